@@ -1,0 +1,1 @@
+"""Profiles: one TOML file for each pair of networks and its geometry."""

@@ -1,0 +1,1 @@
+"""Speaker diarization: the core that server, client and tools share."""

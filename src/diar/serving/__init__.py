@@ -1,0 +1,1 @@
+"""The models that Triton loads; the only code that imports Triton."""
