@@ -1,0 +1,26 @@
+"""Names of the tensors and models that cross the wire, defined once."""
+
+SPAN = "SPAN"
+LOGITS = "LOGITS"
+EMBEDDINGS = "EMBEDDINGS"
+SPEECH = "SPEECH"
+PURE_EMBEDDINGS = "PURE_EMBEDDINGS"
+LANES = "LANES"
+BLOCK_OUTPUTS = (LOGITS, EMBEDDINGS, SPEECH, PURE_EMBEDDINGS, LANES)
+
+AUDIO = "AUDIO"
+PCM = "PCM"
+RESULT = "RESULT"
+RTTM = "RTTM"
+RECORDING_OUTPUTS = (RESULT, RTTM, EMBEDDINGS)
+
+DIARIZE = "diarize"
+
+
+def nn_model(index: int) -> str:
+    """Name of the model that runs the networks on GPU (or CPU share) ``index``.
+
+    >>> nn_model(0)
+    'diar_nn_g0'
+    """
+    return f"diar_nn_g{index}"
