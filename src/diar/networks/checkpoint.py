@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,19 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from diar.artifacts import file_sha256
 from diar.errors import SetupError
 
 _ADVICE = "run scripts/fetch_weights"
-_CHUNK_BYTES = 1 << 20
-
-
-def file_sha256(path: Path) -> str:
-    """Hex digest of a file's bytes. Raises OSError when it cannot be read."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def read_checkpoint(path: Path, sha256: str | None = None) -> dict[str, Any]:
