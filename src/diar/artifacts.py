@@ -27,7 +27,7 @@ def replacing(path: Path) -> Iterator[Path]:
     If the body raises, what it wrote is removed and ``path`` stays as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft = path.with_name(f".{os.getpid()}.{path.name}")  # keeps the suffix, which some readers go by
     try:
         yield draft
         os.replace(draft, path)

@@ -28,5 +28,6 @@ def check_samples(samples: Samples, *, what: str = "AUDIO") -> None:
         raise InvalidAudio("E_AUDIO_NONFINITE", f"{what}: got NaN or infinity, expected finite samples")
     if peak > MAX_PEAK:
         raise InvalidAudio(
-            "E_AUDIO_RANGE", f"{what}: got a peak of {peak:.6g}, expected samples in [-1, 1] (at most {MAX_PEAK})"
+            "E_AUDIO_RANGE",
+            f"{what}: got a peak of {peak:.6g}, expected samples in [-1, 1] (at most {MAX_PEAK})",
         )

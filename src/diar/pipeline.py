@@ -177,7 +177,9 @@ def _name_lanes(lanes: set[tuple[str, str]]) -> dict[str, str]:
 def _note(num_speakers: int, bounds: tuple[int, int | None], reason: str) -> str:
     least, most = bounds
     if num_speakers < least:
-        return f"found {num_speakers} of {least} speakers: {reason or 'the others were never the most active'}"
+        return (
+            f"found {num_speakers} of {least} speakers: {reason or 'the others were never the most active'}"
+        )
     if most is not None and num_speakers > most:
         return f"found {num_speakers} speakers, more than {most}: {reason}"
     return ""

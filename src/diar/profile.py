@@ -94,6 +94,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     segmentation: Segmentation
     embedding: Embedding
     clustering: ClusteringConstants
+    bf16_accepted: str = ""  # date and figures of the verify_lanes run that accepted BF16; "" if none did
 
     def __post_init__(self) -> None:
         """Compare the values that depend on each other; ValueError names both sides."""

@@ -119,9 +119,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
 
 
 def _read_turns(rows: list[dict[str, Any]]) -> tuple[Turn, ...]:
-    return tuple(
-        Turn(_samples(r["start"]), _samples(r["end"]), r["speaker"], r["confidence"]) for r in rows
-    )
+    return tuple(Turn(_samples(r["start"]), _samples(r["end"]), r["speaker"], r["confidence"]) for r in rows)
 
 
 def _samples(time_s: float) -> int:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from diar.networks.checkpoint import load_strictly, read_checkpoint
 
+TRUNK_CHANNELS = 512  # of the trunk in its default sizes, which are those of the checkpoint
 _TRUNK_STRIDE = 2  # fbank frames per trunk frame
 _SEGMENT_FRAMES = 100  # trunk frames that share one local context
 _HEAD_PREFIX = "xvector.dense."
@@ -99,8 +99,44 @@ class ConvolutionalHead(nn.Module):
         return torch.relu(self.bn2(self.conv2(y))).flatten(1, 2)
 
 
+class Segments(NamedTuple):
+    """How trunk frames fall into segments of 100 frames, the last of what is left; equal for all layers.
+
+    members: (frames, segments) 1 where the frame belongs to the segment. sizes: (segments,) frames in each.
+    """
+
+    members: Tensor
+    sizes: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> Segments:
+        """Segments of the last axis of ``x``, with its dtype and device."""
+        num_frames = x.shape[-1]
+        frames = torch.arange(num_frames, device=x.device)
+        starts = torch.arange(0, num_frames, _SEGMENT_FRAMES, device=x.device)
+        offsets = frames.unsqueeze(1) - starts
+        members = ((offsets >= 0) & (offsets < _SEGMENT_FRAMES)).to(x.dtype)
+        return cls(members, members.sum(dim=0))
+
+    def means(self, x: Tensor) -> Tensor:
+        """(..., frames) to (..., segments): the mean of each segment."""
+        return x @ self.members / self.sizes
+
+    def mean(self, means: Tensor) -> Tensor:
+        """(..., segments) means to (..., 1): the mean over all frames."""
+        return (means * (self.sizes / self.sizes.sum())).sum(dim=-1, keepdim=True)
+
+    def repeat(self, values: Tensor) -> Tensor:
+        """(..., segments) to (..., frames): each segment's value at all of its frames."""
+        return values @ self.members.T
+
+
 class ContextMask(nn.Module):
-    """Context-aware masking: a local convolution, gated by the global mean plus that of each segment."""
+    """Context-aware masking: a local convolution, gated by the mean of all frames plus that of the segment.
+
+    Means are products with 0/1 matrices: an average pool that rounds up is divided differently by different
+    runtimes.
+    """
 
     def __init__(self, num_in: int, num_out: int, kernel_size: int, dilation: int) -> None:
         super().__init__()
@@ -111,29 +147,13 @@ class ContextMask(nn.Module):
         self.linear1 = nn.Conv1d(num_in, num_in // 2, 1)
         self.linear2 = nn.Conv1d(num_in // 2, num_out, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, segments: Segments) -> Tensor:
         """(b, num_in, frames) to (b, num_out, frames)."""
-        context = x.mean(dim=-1, keepdim=True) + _segment_means(x)
+        means = segments.means(x)
+        context = means + segments.mean(means)
         gate = torch.sigmoid(self.linear2(torch.relu(self.linear1(context))))
         local: Tensor = self.linear_local(x)
-        return local * _per_frame(gate, x)
-
-
-def _segment_means(x: Tensor) -> Tensor:
-    """(b, channels, frames) to (b, channels, segments): means of 100 frames, the last of what is left.
-
-    Zeros fill the last segment up and its mean is divided by the share of real frames, because an average
-    pool that rounds up is divided differently by different runtimes.
-    """
-    padding = (0, _SEGMENT_FRAMES - 1)
-    padded, real = F.pad(x, padding), F.pad(torch.ones_like(x[:1, :1]), padding)
-    return F.avg_pool1d(padded, _SEGMENT_FRAMES) / F.avg_pool1d(real, _SEGMENT_FRAMES)
-
-
-def _per_frame(segments: Tensor, like: Tensor) -> Tensor:
-    """(b, channels, segments) to (b, channels, frames of ``like``), each value repeated 100 times."""
-    repeated = segments.unsqueeze(-1).expand(-1, -1, -1, _SEGMENT_FRAMES).flatten(2)
-    return repeated[..., : like.shape[-1]]
+        return local * segments.repeat(gate)
 
 
 class DenseLayer(nn.Module):
@@ -146,9 +166,9 @@ class DenseLayer(nn.Module):
         self.nonlinear2 = _norm_relu(bottleneck)
         self.cam_layer = ContextMask(bottleneck, growth, kernel_size, dilation)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, segments: Segments) -> Tensor:
         """(b, num_in, frames) to (b, growth, frames)."""
-        return cast(Tensor, self.cam_layer(self.nonlinear2(self.linear1(self.nonlinear1(x)))))
+        return cast(Tensor, self.cam_layer(self.nonlinear2(self.linear1(self.nonlinear1(x))), segments))
 
 
 class DenseBlock(nn.Module):
@@ -162,15 +182,16 @@ class DenseBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, num_in, frames) to (b, num_in + num_layers * growth, frames)."""
+        segments = Segments.of(x)
         for layer in self.children():
-            x = torch.cat([x, layer(x)], dim=1)
+            x = torch.cat([x, layer(x, segments)], dim=1)
         return x
 
 
 class CamppTrunk(nn.Module):
     """Everything before the statistics: fbank (b, frames, bins) to (b, channels, trunk_frames), float32.
 
-    The fbank comes with its mean over the stretch already taken off. ``channels`` is 512 by default.
+    The fbank comes with its mean over the stretch already taken off.
     """
 
     def __init__(
@@ -211,7 +232,7 @@ class CamppTrunk(nn.Module):
 class CamppHead(nn.Module):
     """Pooled statistics (m, 2 channels) to embeddings (m, dim), float32: a linear layer and its norm."""
 
-    def __init__(self, channels: int = 512, dim: int = 192) -> None:
+    def __init__(self, channels: int = TRUNK_CHANNELS, dim: int = 192) -> None:
         super().__init__()
         self.linear = nn.Linear(2 * channels, dim, bias=False)
         self.batchnorm = nn.BatchNorm1d(dim, affine=False)

@@ -1,0 +1,209 @@
+"""One block: a span of audio in, local speaker scores and embeddings out.
+
+On a GPU everything runs on one non-default stream, with one synchronise before the results leave (the
+two-tier variant synchronises once more, to learn how many frames each speaker has to itself); on a CPU the
+same lines run without a stream. Nothing is kept from one block to the next.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from diar.audio import check_samples
+from diar.errors import InternalError, InvalidAudio
+from diar.fbank import ENERGY_FLOOR, Fbank
+from diar.lanes.choose import choose_lane
+from diar.lanes.exact import ExactLane
+from diar.networks.campplus import load_campplus, pool_statistics
+from diar.networks.segmentation import load_segmentation
+from diar.pipeline import BlockResult
+from diar.powerset import class_members
+from diar.profile import FBANK_FIELD_SAMPLES, FBANK_STEP_SAMPLES, SAMPLE_RATE, TRUNK_STEP_SAMPLES, Profile
+from diar.spans import Geometry
+
+SILENCE = math.log(ENERGY_FLOOR) + 1e-3  # log mel energy of digital silence, and a little
+MIN_PURE_FRAMES = 20  # fbank frames (0.2 s): fewer give no pure embedding
+
+
+class BlockRunner:
+    """Runs blocks on one device.
+
+    profile, engines_dir: which networks, and where ``fetch_weights`` and ``export_onnx`` put them. device:
+    ``cpu`` or ``cuda:<i>``. segmentation_lane, embedding_lane: see ``lanes.choose``. threads: of this
+    runner on a CPU, 0 for all cores.
+
+    Raises SetupError for weights, ONNX files or lanes that are missing or altered.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        engines_dir: Path,
+        device: str = "cpu",
+        *,
+        segmentation_lane: str = "auto",
+        embedding_lane: str = "auto",
+        threads: int = 0,
+    ) -> None:
+        self._profile = profile
+        self._geometry = profile.geometry
+        self._device = torch.device(device)
+        if self._device.type == "cpu" and threads:
+            torch.set_num_threads(threads)
+        weights = engines_dir / "weights"
+        spec, embed = profile.segmentation.weights, profile.embedding.weights
+        trunk, head = load_campplus(weights / embed.file, embed.sha256)
+        self._segmentation = choose_lane(
+            segmentation_lane,
+            "segmentation",
+            lambda: load_segmentation(weights / spec.file, spec.sha256),
+            profile,
+            engines_dir,
+            self._device,
+            threads,
+        )
+        self._trunk = choose_lane(
+            embedding_lane, "trunk", lambda: trunk, profile, engines_dir, self._device, threads
+        )
+        self._head = ExactLane(head, self._device)
+        self._fbank = Fbank(device=self._device)
+        self._members = torch.from_numpy(class_members(self._geometry)).to(self._device)
+        self._stream = _new_stream(self._device)
+
+    @property
+    def lanes(self) -> tuple[str, str]:
+        """Names of the lanes of segmentation and embedding."""
+        return self._segmentation.name, self._trunk.name
+
+    def run(self, span: npt.NDArray[np.float32], embeddings: bool = True) -> BlockResult:
+        """Run one block.
+
+        span: (samples,) float32 in [-1, 1], as long as 1 … windows_per_block windows. embeddings: False
+        leaves embeddings, speech and pure embeddings zero, and saves their time.
+
+        Raises InvalidAudio for another length or samples that are none, InternalError if a network answers
+        with NaN or infinity.
+        """
+        check_samples(span, what="SPAN")
+        num_windows = self._geometry.windows_of_span(len(span))
+        if num_windows is None:
+            raise InvalidAudio("E_SPAN_LENGTH", _expected_lengths(len(span), self._geometry))
+        with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
+            result = self._run(torch.from_numpy(span).to(self._device, non_blocking=True), embeddings)
+            arrays = [tensor.to("cpu", non_blocking=True) for tensor in result]
+            if self._stream:
+                self._stream.synchronize()
+        logits, vectors, speech, pure = (array.numpy() for array in arrays)
+        for name, array in (("LOGITS", logits), ("EMBEDDINGS", vectors), ("PURE_EMBEDDINGS", pure)):
+            if not np.isfinite(array).all():
+                raise InternalError(
+                    "E_INTERNAL_NONFINITE", f"{name}: a network answered with NaN or infinity"
+                )
+        return BlockResult(logits, vectors, speech, pure, self.lanes)
+
+    def close(self) -> None:
+        """Give back the networks and their memory."""
+        for lane in (self._segmentation, self._trunk, self._head):
+            lane.close()
+
+    def _run(self, span: Tensor, embeddings: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        geometry = self._geometry
+        windows = span.unfold(0, geometry.window, geometry.hop)  # (window, sample), a view
+        logits = self._segmentation.run(windows)
+        shape = (len(windows), geometry.local_speakers)
+        vectors = span.new_zeros(*shape, self._profile.embedding.dim)
+        if not embeddings:
+            return logits, vectors, span.new_zeros(shape), vectors
+        activity = self._members[logits.argmax(dim=-1)]  # (window, frame, local_speaker) bool
+        clean = activity & (activity.sum(dim=-1, keepdim=True) == 1)
+        speech = clean.sum(dim=1) * (geometry.frame_step / SAMPLE_RATE)
+        enough = speech >= self._profile.embedding.min_clean_s
+        masks = torch.where(enough[:, None, :], clean, activity).transpose(1, 2)  # (window, speaker, frame)
+        features = self._fbank(span)
+        pure = self._pure_embeddings(features, masks) if self._profile.pure_every else vectors
+        return logits, self._span_embeddings(features, masks), speech, pure
+
+    def _span_embeddings(self, features: Tensor, masks: Tensor) -> Tensor:
+        """Trunk once over the span, statistics pooled under every mask of every window.
+
+        features: (frames, bins). masks: (window, local_speaker, frame) bool. Returns (window,
+        local_speaker, dim).
+        """
+        geometry = self._geometry
+        trunk = self._trunk.run(normalise(features)[None])[0]  # (channels, trunk frames)
+        frames = trunk_frames_per_window(geometry)
+        hop = geometry.hop // TRUNK_STEP_SAMPLES
+        windows = trunk.unfold(1, frames, hop)[:, : len(masks)].transpose(0, 1)  # (window, channels, frame)
+        index = nearest_frames(geometry, frames, TRUNK_STEP_SAMPLES).to(masks.device)
+        statistics = pool_statistics(windows, masks[:, :, index].to(trunk.dtype))
+        vectors = self._head.run(statistics.flatten(0, 1)).reshape(*masks.shape[:2], -1)
+        return vectors.mul(masks.any(dim=-1, keepdim=True))
+
+    def _pure_embeddings(self, features: Tensor, masks: Tensor) -> Tensor:
+        """One pass over each local speaker's own frames, in every ``pure_every``-th window.
+
+        features, masks: as above. Returns (window, local_speaker, dim), zero rows elsewhere.
+        """
+        geometry = self._geometry
+        frames = 1 + (geometry.window - FBANK_FIELD_SAMPLES) // FBANK_STEP_SAMPLES
+        index = nearest_frames(geometry, frames, FBANK_STEP_SAMPLES).to(masks.device)
+        vectors = features.new_zeros(*masks.shape[:2], self._profile.embedding.dim)
+        for window in range(0, len(masks), self._profile.pure_every):
+            start = window * geometry.hop // FBANK_STEP_SAMPLES
+            own = features[start : start + frames]
+            for speaker in range(masks.shape[1]):
+                picked = own[masks[window, speaker][index]]
+                if len(picked) >= MIN_PURE_FRAMES:
+                    trunk = self._trunk.run(normalise(picked)[None])[0]
+                    everything = trunk.new_ones(1, trunk.shape[1])
+                    vectors[window, speaker] = self._head.run(pool_statistics(trunk, everything))[0]
+        return vectors
+
+
+def _new_stream(device: torch.device) -> torch.cuda.Stream | None:
+    if device.type != "cuda":
+        return None
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch does not annotate it
+
+
+def normalise(features: Tensor) -> Tensor:
+    """Take the mean over frames off; frames of digital silence count nothing and become zeros.
+
+    features: (frames, bins) log mel energies. Zero-padding and muted stretches would otherwise pull the
+    mean of a short recording far from its speech.
+    """
+    sound = (features > SILENCE).any(dim=1, keepdim=True).to(features.dtype)
+    mean = (features * sound).sum(dim=0) / sound.sum().clamp(min=1)
+    return (features - mean) * sound
+
+
+def trunk_frames_per_window(geometry: Geometry) -> int:
+    """Trunk frames whose fbank frames lie wholly inside one window."""
+    fbank_frames = 1 + (geometry.window - FBANK_FIELD_SAMPLES) // FBANK_STEP_SAMPLES
+    return fbank_frames // 2
+
+
+@lru_cache
+def nearest_frames(geometry: Geometry, count: int, step: int) -> Tensor:
+    """Segmentation frame nearest to each of ``count`` frames that lie every ``step`` samples: (count,).
+
+    The centre of such a frame is half an fbank frame behind its start.
+    """
+    centres = torch.arange(count) * step + FBANK_FIELD_SAMPLES // 2
+    frames = (centres - geometry.frame_field // 2 + geometry.frame_step // 2) // geometry.frame_step
+    return frames.clamp(0, geometry.frames - 1)
+
+
+def _expected_lengths(got: int, geometry: Geometry) -> str:
+    return (
+        f"got {got} samples, expected {geometry.window} + (n - 1) * {geometry.hop}"
+        f" for n = 1 … {geometry.windows_per_block} windows"
+    )

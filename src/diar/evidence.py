@@ -1,0 +1,180 @@
+"""Evidence merge: greedy merging of clusters while their pooled evidence speaks for one speaker.
+
+Model: a unit embedding is ``x = r u + noise`` with noise variance ``(1 − r²)/dim`` per dimension and
+speakers ``u ~ N(0, b/dim)``; r² grows with clean seconds. The score of a pair is the log-likelihood ratio
+of one speaker against two (two-covariance scoring, Brümmer and de Villiers, "The speaker partitioning
+problem", Odyssey 2010), less a term for pairs that are often heard side by side. docs/clustering.md has
+the formulas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from diar.profile import ClusteringConstants
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.intp]
+
+
+@dataclass
+class Evidence:
+    """What is known of each group. Changed in place by merging.
+
+    nu: (group,) precision. force: (group, dim) precision-weighted sum of vectors. rows: (group,) number of
+    embeddings. together: (group, group) windows in which both are active as different local speakers.
+    seconds: (group,) clean seconds, counted once however many windows hold them.
+    """
+
+    nu: Floats
+    force: Floats
+    rows: Floats
+    together: Floats
+    seconds: Floats
+
+    @classmethod
+    def of_groups(
+        cls,
+        vectors: Floats,
+        speech: Floats,
+        window: Ints,
+        groups: Ints,
+        share: float,
+        constants: ClusteringConstants,
+    ) -> Evidence:
+        """Sum the evidence of unit vectors over their groups.
+
+        vectors: (row, dim). speech: (row,) clean seconds. window, groups: (row,), window ascending. share:
+        the part of each window that no earlier one has.
+        """
+        count = int(groups.max()) + 1
+        r2 = np.clip(speech / (speech + constants.c_s), 0.2, 0.9)
+        nu = constants.kappa * share * r2 / (1 - r2)
+        force = np.zeros((count, vectors.shape[1]))
+        np.add.at(force, groups, (nu / np.sqrt(r2))[:, None] * vectors)
+        together = np.zeros((count, count))
+        for lag in range(1, len(window)):
+            same = np.flatnonzero(window[lag:] == window[:-lag])
+            if len(same) == 0:
+                break
+            np.add.at(together, (groups[same], groups[same + lag]), 1)
+        return cls(
+            np.bincount(groups, nu, count).astype(np.float64),
+            force,
+            np.bincount(groups, minlength=count).astype(np.float64),
+            together + together.T,
+            share * np.bincount(groups, speech, count),
+        )
+
+
+def merge_clusters(
+    evidence: Evidence, constants: ClusteringConstants, bounds: tuple[int, int | None]
+) -> tuple[Ints, Ints]:
+    """Merge groups greedily, best pair first.
+
+    bounds: least and greatest number of clusters of at least ``min_cluster_s`` clean seconds. Merging stops
+    when no pair speaks for one speaker; it goes on beyond that until at most the greatest number is left,
+    and never takes one of two counted clusters away when only the least number is left.
+    Returns (group,) the cluster of each group and (speaker,) the clusters that count as speakers, ascending.
+    """
+    least, most = bounds
+    state = _Merger(evidence, constants)
+    while True:
+        best = state.best_pair()
+        if best is None:
+            break
+        score, i, j = best
+        counted = state.counted()
+        if score <= 0 and (most is None or counted.sum() <= most):
+            break
+        if counted.sum() <= least and counted[i] and counted[j]:
+            break
+        state.merge(i, j)
+    return state.cluster, _speakers(state, least, most)
+
+
+def _speakers(state: _Merger, least: int, most: int | None) -> Ints:
+    """The clusters that are speakers: those large enough, filled up with the longest if too few."""
+    alive = np.flatnonzero(state.alive)
+    by_length = alive[np.argsort(-state.evidence.seconds[alive], kind="stable")]
+    wanted = max(int(state.counted().sum()), min(least, len(alive)), 1)
+    return np.sort(by_length[: wanted if most is None else min(wanted, most)])
+
+
+class _Merger:
+    """Scores of all pairs, with the best partner of each cluster kept up to date."""
+
+    def __init__(self, evidence: Evidence, constants: ClusteringConstants) -> None:
+        self.evidence = evidence
+        self.constants = constants
+        count = len(evidence.nu)
+        self.alive = np.ones(count, bool)
+        self.cluster = np.arange(count)
+        self._v = np.zeros(count)
+        self._m = np.zeros_like(evidence.force)
+        self._own = np.zeros(count)
+        for index in range(count):
+            self._refresh(index)
+        self._scores = np.full((count, count), -np.inf)
+        for index in range(count):
+            self._scores[index] = self._row(index)
+        self._partner = self._scores.argmax(axis=1)
+        self._best = self._scores.max(axis=1)
+
+    def counted(self) -> npt.NDArray[np.bool_]:
+        """(cluster,) which clusters are alive and long enough to be a speaker."""
+        return self.alive & (self.evidence.seconds >= self.constants.min_cluster_s)
+
+    def best_pair(self) -> tuple[float, int, int] | None:
+        """Score and members, lower index first, of the best pair; ties go to the lowest indices."""
+        if self.alive.sum() < 2:
+            return None
+        i = int(self._best.argmax())
+        return float(self._best[i]), *sorted((i, int(self._partner[i])))  # type: ignore[return-value]
+
+    def merge(self, i: int, j: int) -> None:
+        """Make cluster j a part of cluster i."""
+        e = self.evidence
+        for sums in (e.nu, e.force, e.rows, e.seconds, e.together):
+            sums[i] += sums[j]
+        e.together[:, i] += e.together[:, j]
+        self.alive[j] = False
+        self.cluster[self.cluster == j] = i
+        self._refresh(i)
+        self._scores[j] = self._scores[:, j] = -np.inf
+        self._scores[i] = self._scores[:, i] = self._row(i)
+        stale = self.alive & ((self._partner == i) | (self._partner == j))
+        stale[i] = True
+        self._best[j] = -np.inf
+        better = self.alive & ~stale & (self._scores[:, i] >= self._best)
+        lower = better & ((self._scores[:, i] > self._best) | (i < self._partner))
+        self._best[lower], self._partner[lower] = self._scores[lower, i], i
+        for index in np.flatnonzero(stale):
+            self._partner[index] = self._scores[index].argmax()
+            self._best[index] = self._scores[index, self._partner[index]]
+
+    def _refresh(self, i: int) -> None:
+        """Mean and capped precision of cluster i, and its own log-likelihood."""
+        nu = self.evidence.nu[i]
+        self._v[i] = nu / (1 + nu / self.constants.vmax)
+        self._m[i] = self._v[i] / nu * self.evidence.force[i]
+        self._own[i] = self._likelihood(self._v[i], self._m[i] @ self._m[i])
+
+    def _row(self, i: int) -> Floats:
+        """Scores of cluster i with every other one; −inf for itself and for merged ones."""
+        norm2 = np.einsum("id,id->i", self._m, self._m)
+        pooled = norm2 + norm2[i] + 2 * (self._m @ self._m[i])
+        row = self._likelihood(self._v + self._v[i], pooled) - self._own - self._own[i]
+        e, c = self.evidence, self.constants
+        overlap = e.together[i] / np.maximum(e.rows, e.rows[i])
+        row = row - c.lambda_ * np.maximum(0, overlap - c.f0)
+        row[~self.alive] = -np.inf
+        row[i] = -np.inf
+        return np.asarray(row)
+
+    def _likelihood(self, v: Floats, norm2: Floats) -> Floats:
+        b = self.constants.b
+        return np.asarray(norm2 / (1 / b + v) - np.log1p(b * v))

@@ -1,0 +1,22 @@
+"""What a lane is: one way to run one network."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Lane(Protocol):
+    """Runs one network. name: as RESULT and the metrics show it, for example ``openvino:fp32``."""
+
+    name: str
+
+    def run(self, inputs: Tensor) -> Tensor:
+        """Run the network on ``inputs``, on the current stream if they are on a GPU.
+
+        The outputs depend on the inputs alone, not on what was run before or beside them.
+        """
+
+    def close(self) -> None:
+        """Give back what the lane holds; it is not used again."""

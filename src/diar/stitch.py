@@ -1,0 +1,178 @@
+"""From assigned windows to turns: overlap-add of activities, a speaker count per frame, the most active win.
+
+The reconstruction of Bredin, "pyannote.audio 2.1 speaker diarization pipeline", Interspeech 2023, with the
+local speakers of a window that were assigned to one speaker united before anything is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from diar.clustering import Clustering, LocalSpeakers
+from diar.powerset import class_members
+from diar.result import Speaker
+from diar.spans import Geometry
+from diar.turns import Turn, speaker_label
+
+CHUNK_FRAMES = 100_000  # frames ranked at once: bounds the memory of long recordings
+MARGIN_SCALE = 0.1  # cosine margin at which confidence is 0.73
+
+
+@dataclass(frozen=True)
+class Stitched:
+    """Turns of a recording. order: (speaker,) the cluster of each speaker, by first appearance."""
+
+    turns: tuple[Turn, ...]
+    exclusive_turns: tuple[Turn, ...]
+    speakers: tuple[Speaker, ...]
+    order: npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class _Votes:
+    """Sums over the windows that hold a frame.
+
+    votes: (frame, cluster) uint16 windows in which the cluster is active. margin: (frame, cluster) float32,
+    their margins added up. active: (frame,) distinct clusters, added up. windows: (frame,) how many windows.
+    """
+
+    votes: npt.NDArray[np.uint16]
+    margin: npt.NDArray[np.float32]
+    active: npt.NDArray[np.uint32]
+    windows: npt.NDArray[np.uint32]
+
+
+def stitch(
+    classes: npt.NDArray[np.uint8],
+    rows: LocalSpeakers,
+    clustering: Clustering,
+    num_samples: int,
+    geometry: Geometry,
+) -> Stitched:
+    """Turns of the whole recording, clamped to it.
+
+    classes: (window, frame) uint8 powerset classes. rows and clustering: the same rows in the same order.
+    """
+    votes = _add_up(classes, rows, clustering, geometry)
+    active = _most_active(votes)
+    exclusive = _exclusive(active, votes.votes)
+    seen = active.any(axis=0)
+    first = np.where(seen, active.argmax(axis=0), len(active))
+    order = np.argsort(first, kind="stable")[: int(seen.sum())]
+    edges = _frame_edges(len(active), num_samples, geometry)
+    turns = _turns(active, votes, order, edges)
+    labels = [speaker_label(index) for index in range(len(order))]
+    speakers = [_speaker(label, [turn for turn in turns if turn.speaker == label]) for label in labels]
+    heard = [index for index, speaker in enumerate(speakers) if speaker is not None]
+    return Stitched(
+        turns=tuple(turns),
+        exclusive_turns=tuple(_turns(exclusive, votes, order, edges)),
+        speakers=tuple(speaker for speaker in speakers if speaker is not None),
+        order=order[heard],
+    )
+
+
+def _add_up(
+    classes: npt.NDArray[np.uint8], rows: LocalSpeakers, clustering: Clustering, geometry: Geometry
+) -> _Votes:
+    num_frames = geometry.first_frame(len(classes) - 1) + geometry.frames
+    shape = (num_frames, len(clustering.centroids))
+    votes = _Votes(
+        np.zeros(shape, np.uint16),
+        np.zeros(shape, np.float32),
+        np.zeros(num_frames, np.uint32),
+        np.zeros(num_frames, np.uint32),
+    )
+    members = class_members(geometry)
+    bounds = np.searchsorted(rows.window, np.arange(len(classes) + 1))
+    for window, window_classes in enumerate(classes):
+        start = geometry.first_frame(window)
+        frames = slice(start, start + geometry.frames)
+        votes.windows[frames] += 1
+        united: dict[int, npt.NDArray[np.bool_]] = {}
+        for row in range(bounds[window], bounds[window + 1]):
+            cluster = int(clustering.assignment[row])
+            activity = members[window_classes, rows.slot[row]]
+            votes.margin[frames, cluster] += activity * np.float32(clustering.margin[row])
+            united[cluster] = united[cluster] | activity if cluster in united else activity
+        for cluster, activity in united.items():
+            votes.votes[frames, cluster] += activity
+            votes.active[frames] += activity
+    return votes
+
+
+def _most_active(votes: _Votes) -> npt.NDArray[np.bool_]:
+    """Which clusters speak in each frame: as many as the windows count on average, those with most votes.
+
+    Ties go to the lower cluster. Returns (frame, cluster) bool.
+    """
+    active = np.zeros(votes.votes.shape, bool)
+    count = np.rint(votes.active / np.maximum(votes.windows, 1)).astype(np.intp)
+    for start in range(0, len(active), CHUNK_FRAMES):
+        part = votes.votes[start : start + CHUNK_FRAMES]
+        ranking = np.argsort(-part.astype(np.int32), axis=1, kind="stable")
+        for rank in range(min(part.shape[1], int(count.max(initial=0)))):
+            frames = np.flatnonzero(count[start : start + CHUNK_FRAMES] > rank)
+            active[start + frames, ranking[frames, rank]] = True
+    return active & (votes.votes > 0)
+
+
+def _exclusive(active: npt.NDArray[np.bool_], votes: npt.NDArray[np.uint16]) -> npt.NDArray[np.bool_]:
+    """Of the clusters that speak in a frame only the one with most votes; ties go to the lower cluster."""
+    exclusive = np.zeros_like(active)
+    speech = np.flatnonzero(active.any(axis=1))
+    best = np.where(active[speech], votes[speech], 0).argmax(axis=1) if len(speech) else speech
+    exclusive[speech, best] = True
+    return exclusive
+
+
+def _frame_edges(num_frames: int, num_samples: int, geometry: Geometry) -> npt.NDArray[np.intp]:
+    """(num_frames + 1,) samples between which each frame is the nearest; the ends are the recording's."""
+    edges = (
+        np.arange(num_frames + 1) * geometry.frame_step + (geometry.frame_field - geometry.frame_step) // 2
+    )
+    edges[0], edges[-1] = 0, num_samples
+    return np.minimum(edges, num_samples)
+
+
+def _turns(
+    active: npt.NDArray[np.bool_],
+    votes: _Votes,
+    order: npt.NDArray[np.intp],
+    edges: npt.NDArray[np.intp],
+) -> list[Turn]:
+    """Runs of active frames as turns, in order of time, then speaker; empty ones are left out."""
+    turns = []
+    for index, cluster in enumerate(order):
+        for start, end in _runs(active[:, cluster]):
+            if edges[start] < edges[end]:
+                margin = votes.margin[start:end, cluster].sum(dtype=np.float64)
+                weight = votes.votes[start:end, cluster].sum(dtype=np.float64)
+                confidence = 1 / (1 + np.exp(-margin / weight / MARGIN_SCALE))
+                turns.append(
+                    Turn(int(edges[start]), int(edges[end]), speaker_label(index), float(confidence))
+                )
+    return sorted(turns)
+
+
+def _runs(active: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Half-open runs of True.
+
+    >>> list(_runs(np.array([True, True, False, True])))
+    [(0, 2), (3, 4)]
+    """
+    edges = np.flatnonzero(np.diff(active.astype(np.int8), prepend=0, append=0))
+    return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def _speaker(label: str, turns: list[Turn]) -> Speaker | None:
+    """A speaker's sums over its turns: samples of speech, confidence weighed by it; None without turns."""
+    speech = sum(turn.end - turn.start for turn in turns)
+    if not speech:
+        return None
+    confidence = sum(turn.confidence * (turn.end - turn.start) for turn in turns) / speech
+    return Speaker(label, speech, confidence)

@@ -1,0 +1,1 @@
+"""Starts tritonserver, watches it and ends it; knows nothing of audio."""

@@ -1,0 +1,7 @@
+"""``python -m diar.supervise``: what ``scripts/serve`` runs."""
+
+import sys
+
+from diar.supervise.main import main
+
+sys.exit(main())

@@ -1,0 +1,100 @@
+"""The command line and the environment that tritonserver is started with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from diar.supervise.binary import ServerFiles
+from diar.supervise.repository import Model
+
+ADMIN_HEADER = "admin-key"
+_RESTRICTED = "model-repository,shared-memory,trace,logging"  # for the holder of the admin key only
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # an address to bind -> one to connect to
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the server listens."""
+
+    host: str
+    http: int
+    grpc: int
+    metrics: int
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Port by the name of its protocol."""
+        return {"http": self.http, "grpc": self.grpc, "metrics": self.metrics}
+
+    @property
+    def reachable_host(self) -> str:
+        """A host that this machine can connect to, also when all interfaces are bound."""
+        return _ANY.get(self.host, self.host)
+
+    @property
+    def memory_prefix(self) -> str:
+        """How the names of this server's regions in /dev/shm begin."""
+        return f"diar_{self.http}_"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything that decides how tritonserver is started."""
+
+    files: ServerFiles
+    backend_directory: Path
+    repository: Path
+    models: Sequence[Model]
+    config_name: str | None
+    addresses: Addresses
+    exit_timeout_s: int
+    admin_key: str
+
+    def command(self) -> list[str]:
+        """The command line. Model control is explicit, so that a model can be loaded again later."""
+        at = self.addresses
+        options = {
+            "model-repository": str(self.repository),
+            "backend-directory": str(self.backend_directory),
+            "model-control-mode": "explicit",
+            "http-address": at.host,
+            "http-port": str(at.http),
+            "http-restricted-api": f"{_RESTRICTED}:{ADMIN_HEADER}={self.admin_key}",
+            "grpc-address": at.host,
+            "grpc-port": str(at.grpc),
+            "grpc-restricted-protocol": f"{_RESTRICTED}:{ADMIN_HEADER}={self.admin_key}",
+            "metrics-address": at.host,
+            "metrics-port": str(at.metrics),
+            "exit-timeout-secs": str(self.exit_timeout_s),
+        }
+        if self.config_name:
+            options["model-config-name"] = self.config_name
+        memory = {
+            "shm-region-prefix-name": at.memory_prefix,
+            "shm-default-byte-size": max(model.number("shm_default_bytes") for model in self.models),
+            "shm-growth-byte-size": max(model.number("shm_growth_bytes") for model in self.models),
+        }
+        return [
+            str(self.files.tritonserver),
+            "--disable-auto-complete-config",
+            *(f"--{name}={value}" for name, value in options.items()),
+            *(f"--load-model={model.name}" for model in self.models),
+            *(f"--backend-config=python,{name}={value}" for name, value in memory.items()),
+        ]
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """``base`` with this Python first on PATH (the stub takes its packages) and the libraries."""
+        folders = [str(folder) for folder in self.files.libraries]
+        return {
+            **base,
+            "PATH": _joined([str(Path(sys.executable).parent)], base.get("PATH")),
+            "LD_LIBRARY_PATH": _joined(folders, base.get("LD_LIBRARY_PATH")),
+        }
+
+
+def _joined(folders: list[str], inherited: str | None) -> str:
+    return os.pathsep.join([*folders, *([inherited] if inherited else [])])

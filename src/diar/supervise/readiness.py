@@ -1,0 +1,55 @@
+"""Waiting for tritonserver to be ready, and finding out why it is not."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import time
+from collections.abc import Callable, Iterable
+
+from diar.errors import SetupError
+from diar.supervise.process import TritonServer
+
+_PROBE_TIMEOUT_S = 2.0
+_POLL_S = 0.1
+_LOAD_ERROR = re.compile(r"failed to load '(?P<model>[^']+)'[^:]*: (?:\w+ ?\w*: )?(?P<reason>.+)")
+
+
+def is_ready(host: str, port: int) -> bool:
+    """Ask the server whether it and all its models are ready."""
+    connection = http.client.HTTPConnection(host, port, timeout=_PROBE_TIMEOUT_S)
+    try:
+        connection.request("GET", "/v2/health/ready")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def wait_until_ready(
+    server: TritonServer, host: str, port: int, timeout_s: float, cancelled: Callable[[], bool]
+) -> bool:
+    """Wait until the server is ready: True; False if ``cancelled`` says so first.
+
+    Raises SetupError: E_START with the reason that its log gives if it ends, or if ``timeout_s`` pass.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not cancelled():
+        if is_ready(host, port):
+            return True
+        if server.exit_code is not None:
+            raise SetupError("E_START", start_error(server.log_lines()))
+        if time.monotonic() > deadline:
+            raise SetupError("E_START", f"tritonserver was not ready within {timeout_s:g} s; see its log")
+        time.sleep(_POLL_S)
+    return False
+
+
+def start_error(lines: Iterable[str]) -> str:
+    """Why a start failed: the first line of the log that says so, without Triton's decoration."""
+    rest = [line for line in lines if re.match(r"E\d{4} ", line)]
+    for line in rest:
+        if match := _LOAD_ERROR.search(line):
+            return f"{match['model']} did not load: {match['reason'].removeprefix('TritonModelException: ')}"
+    return rest[0].split("] ", 1)[-1] if rest else "tritonserver ended before it was ready; see its log"
