@@ -57,7 +57,7 @@ def find_server(
         if not embedded.is_dir():
             raise SetupError("E_PYTHON", f"{image} runs {_name(IMAGE_PYTHON)} only, this is {_name(python)}")
     if not (embedded / "bin" / "tritonserver").is_file():
-        raise SetupError("E_SERVER", "no tritonserver here; install one with: pip install nvidia-pytriton==0.7.0")
+        raise SetupError("E_SERVER", "no tritonserver here; get one with: pip install nvidia-pytriton==0.7.0")
     stubs = embedded / "python_backend_stubs"
     stub = stubs / _digits(python) / _STUB
     if not stub.is_file():

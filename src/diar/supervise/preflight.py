@@ -54,11 +54,11 @@ def check_files(models: Sequence[Model], repository: Path, *, cpu: bool) -> None
             continue
         profile = load_profile(model.parameters["profile"])
         if "engines_dir" in model.parameters:
-            build = (repository / model.parameters["engines_dir"]).resolve() / "build"
-            _check_weights(profile, build / "weights")
+            engines = (repository / model.parameters["engines_dir"]).resolve()
+            _check_weights(profile, engines / "weights")
             lanes = {model.parameters.get(f"{network}_lane") for network in ("segmentation", "embedding")}
             if cpu and lanes != {"exact"}:
-                _check_onnx(build / "onnx")
+                _check_onnx(engines / "onnx")
 
 
 def _check_weights(profile: Profile, folder: Path) -> None:

@@ -12,7 +12,9 @@ from diar.supervise.process import TritonServer
 
 _PROBE_TIMEOUT_S = 2.0
 _POLL_S = 0.1
-_LOAD_ERROR = re.compile(r"failed to load '(?P<model>[^']+)'[^:]*: (?:\w+ ?\w*: )?(?P<reason>.+)")
+_LOAD_ERROR = re.compile(
+    r"failed to load '(?P<model>[^']+)' version \d+: [A-Z][a-z ]*: (SetupError: E_\w+\|)?(?P<reason>.+)"
+)
 
 
 def is_ready(host: str, port: int) -> bool:
@@ -47,9 +49,15 @@ def wait_until_ready(
 
 
 def start_error(lines: Iterable[str]) -> str:
-    """Why a start failed: the first line of the log that says so, without Triton's decoration."""
-    rest = [line for line in lines if re.match(r"E\d{4} ", line)]
-    for line in rest:
+    r"""Why a start failed: the first line of the log that says so, without what Triton wraps around it.
+
+    >>> line = r"E1 x.cc:1] failed to load 'a' version 1: Internal: SetupError: E_X|no b\n\nAt:\n c"
+    >>> start_error([line])
+    'a did not load: no b'
+    """
+    errors = [line for line in lines if re.match(r"E\d+ ", line)]
+    for line in errors:
         if match := _LOAD_ERROR.search(line):
-            return f"{match['model']} did not load: {match['reason'].removeprefix('TritonModelException: ')}"
-    return rest[0].split("] ", 1)[-1] if rest else "tritonserver ended before it was ready; see its log"
+            reason = match["reason"].split("\\n\\nAt:")[0].rstrip('"')
+            return f"{match['model']} did not load: {reason}"
+    return errors[0].split("] ", 1)[-1] if errors else "tritonserver ended before it was ready; see its log"
