@@ -25,11 +25,11 @@ def read_checkpoint(path: Path, sha256: str | None = None) -> dict[str, Any]:
     """
     if not path.is_file():
         raise SetupError("E_WEIGHTS", f"expected the weights file {path}, found none; {_ADVICE}")
-    if sha256 is not None and (actual := file_sha256(path)) != sha256:
-        raise SetupError("E_WEIGHTS", f"{path} has sha256 {actual}, expected {sha256}; {_ADVICE}")
     try:
+        if sha256 is not None and (actual := file_sha256(path)) != sha256:
+            raise SetupError("E_WEIGHTS", f"{path} has sha256 {actual}, expected {sha256}; {_ADVICE}")
         stored = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError) as err:
+    except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, LookupError) as err:
         reason = str(err).partition("\n")[0]
         raise SetupError("E_WEIGHTS", f"{path} is not a readable checkpoint ({reason}); {_ADVICE}") from err
     if not isinstance(stored, dict):

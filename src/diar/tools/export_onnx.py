@@ -114,7 +114,7 @@ def export_onnx(profile: Profile, engines_dir: Path) -> list[str]:
         network = graph.load(engines_dir / "build" / "weights" / graph.weights.file, graph.weights.sha256)
         try:
             with replacing(path) as draft:
-                _write(graph, network, draft)
+                write(graph, network, draft)
                 difference = prove(graph, network, draft)
         except OSError as err:
             raise SetupError("E_FILES", f"cannot write {path}: {err}") from err
@@ -134,7 +134,7 @@ def is_up_to_date(path: Path, graph: Graph) -> bool:
     return graph.stamp.items() <= stored.items()
 
 
-def _write(graph: Graph, network: nn.Module, path: Path) -> None:
+def write(graph: Graph, network: nn.Module, path: Path) -> None:
     """Export ``network`` with its stamp; the exporter's remarks on tracing are not shown."""
     # Releases that have the newer exporter prefer it; those without it lack the argument.
     has_choice = "dynamo" in inspect.signature(torch.onnx.export).parameters
