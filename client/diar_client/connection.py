@@ -1,0 +1,94 @@
+"""One way to talk to a Triton server, over gRPC or HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+
+from diar.errors import SetupError
+
+Tensor = npt.NDArray[Any]  # BYTES tensors are arrays of bytes objects
+Parameters = Mapping[str, str | int | bool]
+
+CONNECT_S = 10.0  # a server that lives answers a question about itself within this
+DEFAULT_PORTS = {"grpc": 8001, "http": 8000}
+
+
+class Connection(Protocol):
+    """A connection that lives in one event loop. All methods raise errors of ``diar.errors`` only."""
+
+    url: str
+
+    async def infer(
+        self,
+        model: str,
+        inputs: Mapping[str, Tensor],
+        outputs: Sequence[str],
+        parameters: Parameters | None = None,
+        timeout_s: float | None = None,
+    ) -> dict[str, Tensor]:
+        """Run ``model`` once and return the named outputs.
+
+        timeout_s: told to the server too (it drops a request that has waited longer); None waits for ever.
+        """
+
+    async def model_config(self, model: str) -> dict[str, Any]:
+        """The configuration that the server resolved for ``model``, as in JSON."""
+
+    async def is_ready(self, model: str) -> bool:
+        """Whether ``model`` is there and loaded."""
+
+    async def close(self) -> None:
+        """Give back the connection."""
+
+
+def open_connection(url: str) -> Connection:
+    """Make a connection; to be called in the event loop that will use it. Nothing is sent yet.
+
+    url: ``grpc://host[:port]`` or ``http://host[:port][/base]``. SetupError for another one.
+    """
+    scheme, address = split_url(url)
+    if scheme == "grpc":
+        from diar_client.grpc_connection import GrpcConnection  # one protocol's libraries, not both
+
+        return GrpcConnection(url, address)
+    from diar_client.http_connection import HttpConnection
+
+    return HttpConnection(url, address)
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Check a server's URL and split it into protocol and address, with the protocol's usual port.
+
+    >>> split_url("grpc://127.0.0.1"), split_url("http://[::1]:9000/diar/")
+    (('grpc', '127.0.0.1:8001'), ('http', '[::1]:9000/diar'))
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or (parts.scheme == "grpc" and parts.path):
+        raise SetupError(
+            "E_SETUP_URL", f"got the server URL {url!r}, expected grpc://host:port or http://host:port"
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return parts.scheme, f"{host}:{port or DEFAULT_PORTS[parts.scheme]}{parts.path.rstrip('/')}"
+
+
+def wire_type(array: Tensor) -> str:
+    """Triton's name for an input's dtype.
+
+    >>> wire_type(np.zeros(1, np.int16))
+    'INT16'
+    """
+    return {np.dtype(np.float32): "FP32", np.dtype(np.int16): "INT16"}[array.dtype]
+
+
+def microseconds(timeout_s: float | None) -> int | None:
+    """A time-out as Triton's request parameter takes it."""
+    return None if timeout_s is None else max(1, round(timeout_s * 1e6))

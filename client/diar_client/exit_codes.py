@@ -1,0 +1,41 @@
+"""Exit codes of the command, by class of error."""
+
+from __future__ import annotations
+
+from diar.errors import Cancelled, DiarError, InvalidAudio, InvalidOption, NetsUnavailable, Overloaded
+from diar_client.failures import ServerRefused, ServerUnreachable
+
+OK = 0
+OTHER = 1
+USAGE = 2  # argparse's own
+INTERRUPTED = 130  # 128 + SIGINT
+BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+_BY_CLASS: dict[type[DiarError], int] = {
+    InvalidAudio: 3,
+    InvalidOption: 4,
+    ServerUnreachable: 5,
+    ServerRefused: 6,
+    Overloaded: 7,
+    NetsUnavailable: 7,
+    Cancelled: 8,
+}
+
+HELP = f"""exit codes:
+  {OK}  every recording was diarized
+  {OTHER}  an output file, the server's URL, or an error inside the server or the client
+  {USAGE}  wrong usage
+  3  a recording cannot be read or is refused    6  not a server for this client
+  4  an option is refused                        7  the server is overloaded or has no networks: try again
+  5  no server answers                           8  the time-out passed
+  {INTERRUPTED}  interrupted
+With several recordings the first error counts; the other recordings are diarized all the same."""
+
+
+def exit_code(error: Exception) -> int:
+    """The exit code for ``error``.
+
+    >>> exit_code(Overloaded("E_OVERLOADED", "")), exit_code(OSError())
+    (7, 1)
+    """
+    return next((code for kind, code in _BY_CLASS.items() if isinstance(error, kind)), OTHER)

@@ -1,0 +1,56 @@
+"""What went wrong on the way to a server, as an error of ``diar.errors``."""
+
+from __future__ import annotations
+
+from diar.errors import Cancelled, DiarError, InternalError, NetsUnavailable, Overloaded, parse_error
+
+
+class ServerUnreachable(DiarError):
+    """No server answers at the URL, or the connection broke; a server that restarts comes back."""
+
+    code = "UNAVAILABLE"
+
+    @classmethod
+    def at(cls, url: str, reason: str) -> ServerUnreachable:
+        """The error for ``url``; only the first line of ``reason`` is kept."""
+        first_line = reason.splitlines()[0] if reason else "no reason given"
+        return cls("E_SERVER_UNREACHABLE", f"no answer from {url}: {first_line}")
+
+
+class ServerRefused(DiarError):
+    """The server answers, but is none that this client can talk to."""
+
+    code = "INVALID_ARG"
+
+
+RETRYABLE = (Overloaded, NetsUnavailable, ServerUnreachable)
+
+
+def server_error(url: str, code: str, message: str) -> DiarError:
+    """The error for what Triton answered.
+
+    code: name of the gRPC status, or the HTTP status as a number.
+
+    >>> server_error("grpc://h:1", "INTERNAL", "Stub process 'diarize_0_0' is not healthy.")
+    NetsUnavailable("E_NETS_STUB|grpc://h:1: Stub process 'diarize_0_0' is not healthy.")
+    >>> server_error("http://h:1", "503", "E_OVERLOADED_QUEUE|got 17 requests, expected at most 16")
+    Overloaded('E_OVERLOADED_QUEUE|got 17 requests, expected at most 16')
+    """
+    if error := parse_error(message):
+        return error
+    text = f"{url}: {' '.join(message.split())}"
+    if "is not healthy" in message:
+        return NetsUnavailable("E_NETS_STUB", text)
+    if code in ("NOT_FOUND", "404") or "has no available versions" in message:
+        return NetsUnavailable("E_NETS_MODEL", text)
+    if code in ("UNAVAILABLE", "503"):
+        return Overloaded("E_OVERLOADED", text)
+    if code in ("CANCELLED", "DEADLINE_EXCEEDED"):
+        return Cancelled("E_CANCELLED", text)
+    return InternalError("E_INTERNAL", f"{text} ({code})")
+
+
+def no_answer_in_time(url: str, timeout_s: float | None) -> Cancelled:
+    """The error for a deadline that passed on this side."""
+    waited = "" if timeout_s is None else f" within {timeout_s:.3g} s"
+    return Cancelled("E_CANCELLED_DEADLINE", f"{url} has not answered{waited}")
