@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -21,8 +20,6 @@ from diar.serving.settings import Instance, RecordingSettings
 from diar.serving.stopwatch import Stopwatch
 from diar.spans import Samples
 from diar.tensors import AUDIO, EMBEDDINGS, PCM, RESULT, RTTM
-
-log = logging.getLogger(__name__)
 
 
 class TritonPythonModel:
@@ -60,7 +57,7 @@ class TritonPythonModel:
 
 
 def recording_samples(request: pb_utils.InferenceRequest, max_recording_s: int) -> Samples:
-    """The recording that came with a request, as a view of the shared memory it came in.
+    """The recording that came with a request.
 
     Raises InvalidAudio unless there is exactly one of AUDIO and PCM, and it is not too long.
     """

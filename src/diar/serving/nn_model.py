@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -28,8 +27,27 @@ class Runner(Protocol):
         """Give back the networks."""
 
 
+def block_runner(profile: Profile, settings: NetsSettings, instance: Instance) -> Runner:
+    """The BlockRunner that the settings ask for."""
+    from diar.block import BlockRunner  # imports torch, which must not happen before the device is set
+
+    return BlockRunner(
+        profile,
+        (instance.repository / settings.engines_dir).resolve(),
+        instance.device,
+        segmentation_lane=settings.segmentation_lane,
+        embedding_lane=settings.embedding_lane,
+        threads=settings.threads,
+    )
+
+
 class TritonPythonModel:
-    """Triton's view of a BlockRunner."""
+    """Triton's view of a BlockRunner. make_runner: what makes it."""
+
+    def __init__(
+        self, make_runner: Callable[[Profile, NetsSettings, Instance], Runner] = block_runner
+    ) -> None:
+        self._make_runner = make_runner
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the networks; SetupError says what is missing or wrong."""
@@ -41,7 +59,7 @@ class TritonPythonModel:
         start_logging(args["model_name"])
         settings = instance.settings(NetsSettings)
         self._profile = load_profile(settings.profile)
-        self._runner = make_runner(self._profile, settings, instance)
+        self._runner = self._make_runner(self._profile, settings, instance)
 
     def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
         """One answer per request, in order; a bad request never costs its neighbour."""
@@ -64,25 +82,6 @@ class TritonPythonModel:
         result = self._runner.run(span, embeddings=any(name not in (LOGITS, LANES) for name in wanted))
         outputs = block_outputs(result, self._profile)
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, outputs[name]) for name in wanted])
-
-
-def make_runner(profile: Profile, settings: NetsSettings, instance: Instance) -> Runner:
-    """The BlockRunner that the settings ask for."""
-    from diar.block import BlockRunner  # imports torch, which must not happen before the device is set
-
-    return BlockRunner(
-        profile,
-        engines_folder(settings, instance),
-        instance.device,
-        segmentation_lane=settings.segmentation_lane,
-        embedding_lane=settings.embedding_lane,
-        threads=settings.threads,
-    )
-
-
-def engines_folder(settings: NetsSettings, instance: Instance) -> Path:
-    """Where weights, ONNX files and plans lie."""
-    return (instance.repository / settings.engines_dir).resolve()
 
 
 def block_outputs(result: BlockResult, profile: Profile) -> dict[str, npt.NDArray[np.generic]]:

@@ -13,7 +13,7 @@ from diar.supervise.process import TritonServer
 _PROBE_TIMEOUT_S = 2.0
 _POLL_S = 0.1
 _LOAD_ERROR = re.compile(
-    r"failed to load '(?P<model>[^']+)' version \d+: [A-Z][a-z ]*: (SetupError: E_\w+\|)?(?P<reason>.+)"
+    r"E\d+ .*failed to load '(?P<model>[^']+)' version \d+: [A-Z][a-z ]*: (SetupError: E_\w+\|)?(?P<reason>.+)"
 )
 
 
@@ -55,9 +55,11 @@ def start_error(lines: Iterable[str]) -> str:
     >>> start_error([line])
     'a did not load: no b'
     """
-    errors = [line for line in lines if re.match(r"E\d+ ", line)]
-    for line in errors:
-        if match := _LOAD_ERROR.search(line):
+    last_words = "tritonserver ended before it was ready; see its log"
+    for line in lines:
+        if match := _LOAD_ERROR.match(line):
             reason = match["reason"].split("\\n\\nAt:")[0].rstrip('"')
             return f"{match['model']} did not load: {reason}"
-    return errors[0].split("] ", 1)[-1] if errors else "tritonserver ended before it was ready; see its log"
+        if line.startswith("error: "):
+            last_words = line.removeprefix("error: ")
+    return last_words
