@@ -53,7 +53,6 @@ class Scenario:
             ("length_s", 0.1 <= self.length_s <= 24 * 3600, "0.1 to 86400"),
             ("turn_s", 0.5 <= self.turn_s <= 300, "0.5 to 300"),
             ("overlap", 0 <= self.overlap <= MAX_OVERLAP, f"0 to {MAX_OVERLAP}"),
-            ("overlap", self.overlap == 0 or self.num_speakers > 1, "0 with one speaker"),
             ("pause_s", 0 <= self.pause_s <= 60, "0 to 60"),
             ("seed", self.seed >= 0, "at least 0"),
         ]:
@@ -171,8 +170,9 @@ def plan_conversation(speakers: Mapping[str, Sequence[Path]], scenario: Scenario
     for turn in range(scenario.num_samples):  # a turn takes more than one sample
         voice = _next_voice(voices, last, turn, rng)
         clip = voice.say(max(_LEAST_TURN, int(rng.gamma(2, scenario.turn_s / 2) * SAMPLE_RATE)))
-        if voice is not last and _interrupts(overlapped, spoken, scenario.overlap, rng):
-            most = min(int(1.5 * clip.end), front - floor)
+        lacking = scenario.overlap * (spoken + clip.end) - overlapped
+        if voice is not last and lacking > 0 and rng.random() < 0.4 + lacking / clip.end:
+            most = min(1.5 * clip.end, 2 * lacking, front - floor)  # over clip.end: some end inside the last
             start = front - int(rng.uniform(0.1, 1) * most)
         else:
             start = front + int(rng.exponential(scenario.pause_s) * SAMPLE_RATE)
@@ -197,19 +197,16 @@ def _next_voice(voices: list[Voice], last: Voice | None, turn: int, rng: np.rand
     return others[int(rng.integers(len(others)))]
 
 
-def _interrupts(overlapped: int, spoken: int, wanted: float, rng: np.random.Generator) -> bool:
-    """Whether the next speaker interrupts: always, while overlap is rare, never while there is too much."""
-    chance = 1.5 - overlapped / (wanted * max(1, spoken)) if wanted else 0.0
-    return bool(rng.random() < chance)
-
-
 def _moved(clip: Clip, start: int) -> Clip:
     pieces = tuple(Piece(piece.path, piece.start, piece.end, piece.at + start) for piece in clip.pieces)
     return Clip(clip.speaker, clip.gain, pieces, tuple((a + start, b + start) for a, b in clip.speech))
 
 
 def reference_turns(clips: Sequence[Clip], num_samples: int) -> tuple[Turn, ...]:
-    """Who speaks when in the first ``num_samples`` samples; pauses up to 0.3 s are part of a turn."""
+    """Who speaks when in the first ``num_samples`` samples, in order of the starts.
+
+    A clip's pauses up to 0.3 s are part of its turn.
+    """
     by_speaker: dict[str, list[tuple[int, int]]] = {}
     for clip in clips:
         by_speaker.setdefault(clip.speaker, []).extend(clip.speech)
@@ -217,7 +214,7 @@ def reference_turns(clips: Sequence[Clip], num_samples: int) -> tuple[Turn, ...]
         sorted(
             Turn(start, min(end, num_samples), speaker)
             for speaker, stretches in by_speaker.items()
-            for start, end in bridge(stretches)
+            for start, end in bridge(sorted(stretches), longest=0)
             if start < num_samples
         )
     )

@@ -134,15 +134,15 @@ def _find_speech(levels: Floats, num_samples: int) -> tuple[tuple[int, int], ...
     return tuple((a, min(b, num_samples)) for a, b in stretches if b - a >= _MIN_BURST)
 
 
-def bridge(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join stretches (in order of their starts) that touch or lie at most 0.3 s apart.
+def bridge(stretches: Iterable[tuple[int, int]], longest: int = MAX_BRIDGED) -> list[tuple[int, int]]:
+    """Join stretches, in order of their starts, that lie at most ``longest`` samples apart.
 
     >>> bridge([(0, 100), (4_900, 5_000), (9_801, 9_900)])
     [(0, 5000), (9801, 9900)]
     """
     joined: list[tuple[int, int]] = []
     for start, end in stretches:
-        if joined and start - joined[-1][1] <= MAX_BRIDGED:
+        if joined and start - joined[-1][1] <= longest:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
             joined.append((start, end))
