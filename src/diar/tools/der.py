@@ -70,7 +70,10 @@ def score(
 def der_interval(files: Sequence[Errors], seed: int = 0) -> tuple[float, float]:
     """The 95 % bootstrap interval of the pooled DER: 1,000 draws of as many files, with replacement."""
     table = np.array(
-        [[errors.missed_s + errors.false_alarm_s + errors.confusion_s, errors.reference_s] for errors in files]
+        [
+            [errors.missed_s + errors.false_alarm_s + errors.confusion_s, errors.reference_s]
+            for errors in files
+        ]
     )
     draws = np.random.default_rng(seed).integers(len(files), size=(_RESAMPLES, len(files)))
     wrong, reference = table[draws].sum(axis=1).T

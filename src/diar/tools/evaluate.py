@@ -12,42 +12,24 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+from diar_client import DiarizationClient
+from diar_client.decode import Pcm, decode_file
 from rich.console import Console
-from rich.table import Table
 
+from diar.block import BlockRunner
 from diar.errors import DiarError, SetupError
+from diar.local import diarize_local
 from diar.options import Options
-from diar.profile import SAMPLE_RATE, load_profile
+from diar.profile import SAMPLE_RATE, Profile, load_profile
 from diar.result import Diarization
-from diar.tools.der import Errors, der_interval, pool, read_rttm, score
-from diar.tools.utterances import AUDIO_SUFFIXES, Floats, read_audio
-from diar.turns import Turn
+from diar.tools.der import read_rttm
+from diar.tools.scores import FileScore, report, score_turns, summary, table
+from diar.tools.utterances import AUDIO_SUFFIXES
 
-COLLARS_PER_SIDE_S = (0.0, 0.25)
-
-Diarize = Callable[[Floats, Options], Diarization]
-
-
-@dataclass(frozen=True)
-class FileScore:
-    """One file. errors: one for each of COLLARS_PER_SIDE_S. seconds: of the diarization, wall time."""
-
-    file_id: str
-    duration_s: float
-    reference_speakers: int
-    found_speakers: int
-    seconds: float
-    errors: tuple[Errors, ...]
-    lanes: dict[str, str]
-
-    @property
-    def speaker_error(self) -> int:
-        """Speakers found less speakers in the reference."""
-        return self.found_speakers - self.reference_speakers
+Diarize = Callable[[Pcm, Options], Diarization]
 
 
 def find_pairs(folder: Path) -> list[tuple[Path, Path]]:
@@ -62,9 +44,9 @@ def find_pairs(folder: Path) -> list[tuple[Path, Path]]:
     return pairs
 
 
-def score_file(audio: Path, rttm: Path, diarize: Diarize, *, known_count: bool = False) -> FileScore:
+def score_file(diarize: Diarize, audio: Path, rttm: Path, *, known_count: bool = False) -> FileScore:
     """Diarize one file and compare; known_count: tell it the reference's number of speakers."""
-    samples, reference = read_audio(audio), read_rttm(rttm)
+    samples, reference = decode_file(audio).samples, read_rttm(rttm)
     speakers = len({turn.speaker for turn in reference})
     options = Options(num_speakers=speakers if known_count and speakers else None, file_id=audio.stem)
     began = time.perf_counter()
@@ -77,61 +59,72 @@ def score_file(audio: Path, rttm: Path, diarize: Diarize, *, known_count: bool =
         found_speakers=len(found.speakers),
         seconds=seconds,
         errors=score_turns(reference, found.turns, len(samples)),
+        profile=found.profile,
         lanes=found.lanes,
     )
 
 
-def score_turns(
-    reference: Sequence[Turn], hypothesis: Sequence[Turn], num_samples: int
-) -> tuple[Errors, ...]:
-    """The errors at each collar."""
-    return tuple(score(reference, hypothesis, num_samples, collar) for collar in COLLARS_PER_SIDE_S)
+def local_diarizer(profile: Profile, engines_dir: Path, lane: str, threads: int) -> Diarize:
+    """Diarize in this process, the networks on its CPU."""
+    runner = BlockRunner(
+        profile, engines_dir, "cpu", segmentation_lane=lane, embedding_lane=lane, threads=threads
+    )
+    return lambda samples, options: diarize_local(samples, profile, runner, options)
 
 
-def report(scores: Sequence[FileScore], profile: str) -> dict[str, Any]:
-    """The scores as a JSON document; DERs and shares are fractions, times are seconds."""
-    minutes = sum(score.duration_s for score in scores) / 60
-    pooled = tuple(pool(column) for column in zip(*(score.errors for score in scores), strict=True))
-    errors = [score.speaker_error for score in scores]
-    return {
-        "profile": profile,
-        "lanes": scores[0].lanes,
-        "overlap_scored": True,
-        "files": [
-            {
-                "id": score.file_id,
-                "duration": round(score.duration_s, 3),
-                "speakers": {"reference": score.reference_speakers, "found": score.found_speakers},
-                "seconds_per_minute": round(60 * score.seconds / score.duration_s, 3),
-                "der": [_errors_document(*row) for row in zip(COLLARS_PER_SIDE_S, score.errors, strict=True)],
-            }
-            for score in scores
-        ],
-        "pooled": {
-            "duration": round(60 * minutes, 3),
-            "speakers": {
-                "mean_error": round(sum(errors) / len(errors), 3),
-                "mean_absolute_error": round(sum(map(abs, errors)) / len(errors), 3),
-            },
-            "seconds_per_minute": round(sum(score.seconds for score in scores) / minutes, 3),
-            "der": [
-                _errors_document(collar, total)
-                | {"interval": [round(x, 5) for x in der_interval([score.errors[i] for score in scores])]}
-                for i, (collar, total) in enumerate(zip(COLLARS_PER_SIDE_S, pooled, strict=True))
-            ],
-        },
-    }
+def remote_diarizer(url: str) -> Diarize:
+    """Diarize with the server at ``url``."""
+    client = DiarizationClient(url)
+    return lambda samples, options: client.diarize(
+        samples, num_speakers=options.num_speakers, file_id=options.file_id
+    )
 
 
-def _errors_document(collar_per_side_s: float, errors: Errors) -> dict[str, Any]:
-    def share(seconds: float) -> float | None:
-        return round(seconds / errors.reference_s, 5) if errors.reference_s else None
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="evaluate", description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="DIR")
+    parser.add_argument("--known-count", action="store_true", help="tell the reference's number of speakers")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
+    remote = parser.add_argument_group("through a server")
+    remote.add_argument("--url", help="its address; by default the networks run in this process")
+    remote.add_argument("--jobs", type=int, default=1, metavar="N", help="recordings in flight at once")
+    local = parser.add_argument_group("in this process")
+    local.add_argument("--profile", default="pyannote_campplus", help="name, or path of a .toml file")
+    local.add_argument("--engines-dir", type=Path, default=Path("engines"), metavar="DIR")
+    local.add_argument("--lane", default="auto", help="auto, exact or openvino, for both networks")
+    local.add_argument("--threads", type=int, default=0, metavar="N", help="0: as many as there are cores")
+    return parser
 
-    return {
-        "collar_per_side": collar_per_side_s,
-        "reference": round(errors.reference_s, 3),
-        "der": round(errors.der, 5) if errors.reference_s else None,
-        "missed": share(errors.missed_s),
-        "false_alarm": share(errors.false_alarm_s),
-        "confusion": share(errors.confusion_s),
-    }
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        pairs = find_pairs(options.folder)
+        if options.url:
+            diarize, jobs = remote_diarizer(options.url), options.jobs
+        else:
+            profile = load_profile(options.profile)
+            diarize = local_diarizer(profile, options.engines_dir.resolve(), options.lane, options.threads)
+            jobs = 1
+        one_file = partial(score_file, diarize, known_count=options.known_count)
+        with ThreadPoolExecutor(jobs) as pool:
+            scores = list(pool.map(one_file, *zip(*pairs, strict=True)))
+        document = report(scores)
+        if options.json:
+            options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except DiarError as err:
+        print(f"error: {err.text}", file=sys.stderr)
+        return 1
+    except OSError as err:
+        print(f"error: {err}", file=sys.stderr)
+        return 1
+    console = Console(width=100, highlight=False)
+    console.print(table(document))
+    for line in summary(document):
+        console.print(line, soft_wrap=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
