@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from diar.fbank import Fbank
+from diar.lanes.openvino import OpenVinoLane
 from diar.networks.campplus import load_campplus, pool_statistics
 from diar.networks.segmentation import load_segmentation
 from diar.profile import load_profile
@@ -91,22 +92,34 @@ def onnx_runtime(path):
     return lambda array: session.run(None, {source: array})[0]
 
 
-def open_vino(path):
-    openvino = pytest.importorskip("openvino")
-    compiled = openvino.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    return lambda array: compiled(array)[0]
+def openvino_fp32(path):
+    lane = OpenVinoLane(path, "fp32", threads=1)
+    return lambda array: lane.run(torch.from_numpy(array)).numpy()
 
 
-@pytest.mark.parametrize("runtime", [onnx_runtime, open_vino])
+def openvino_bf16(path):
+    lane = OpenVinoLane(path, "bf16", threads=1)
+    return lambda array: lane.run(torch.from_numpy(array)).numpy()
+
+
+@pytest.mark.parametrize("runtime", [onnx_runtime, openvino_fp32])
 def test_exported_segmentation_is_the_original(onnx_dir, windows, golden_segmentation, runtime):
     scores = runtime(onnx_dir / "segmentation.onnx")(windows.numpy())
     assert np.abs(scores - golden_segmentation["log_probabilities"]).max() <= 1e-3
 
 
-@pytest.mark.parametrize("runtime", [onnx_runtime, open_vino])
-def test_exported_embeddings_are_the_original(onnx_dir, utterances, golden_campplus, runtime):
+def test_segmentation_in_bf16_changes_few_frames(onnx_dir, windows, golden_segmentation):
+    scores = openvino_bf16(onnx_dir / "segmentation.onnx")(windows.numpy())
+    same = scores.argmax(-1) == golden_segmentation["log_probabilities"].argmax(-1)
+    assert same.mean() >= 0.99  # 0.9997 measured; 0.90 without the part that stays in FP32
+
+
+@pytest.mark.parametrize(
+    ("runtime", "least"), [(onnx_runtime, 0.99999), (openvino_fp32, 0.9999), (openvino_bf16, 0.999)]
+)
+def test_exported_embeddings_are_the_original(onnx_dir, utterances, golden_campplus, runtime, least):
     trunk, head = runtime(onnx_dir / "campplus_trunk.onnx"), runtime(onnx_dir / "campplus_head.onnx")
     for fbank, expected in zip(utterances, golden_campplus["embedding"], strict=True):
         features = torch.from_numpy(trunk(fbank.unsqueeze(0).numpy())[0])
         statistics = pool_statistics(features, torch.ones(1, features.shape[-1]))
-        assert cosine(head(statistics.numpy())[0], expected) >= 0.9999
+        assert cosine(head(statistics.numpy())[0], expected) >= least

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from diar.errors import SetupError
+from diar.lanes.lane import FULL_PRECISION
 from diar.networks.campplus import CamppHead, CamppTrunk
 from diar.networks.segmentation import PyanNet
 from diar.profile import load_profile
@@ -29,10 +30,14 @@ def head(tmp_path):
 def test_segmentation_has_one_lstm_per_layer_and_its_filters_as_constants(tmp_path):
     network, path = random_network(lambda: PyanNet(7)), tmp_path / SEGMENTATION.file
     write(SEGMENTATION, network, path)
-    operators = [node.op_type for node in onnx.load(path).graph.node]
+    nodes = onnx.load(path).graph.node
+    operators = [node.op_type for node in nodes]
     assert operators.count("LSTM") == 4
     assert operators.count("Conv") == 3
     assert not {"Sin", "Cos", "Loop", "If"} & set(operators)
+    marked = [node.op_type for node in nodes if FULL_PRECISION in node.output]
+    readers = [node.op_type for node in nodes if FULL_PRECISION in node.input]
+    assert (marked, readers) == (["LeakyRelu"], ["Conv"])
     assert prove(SEGMENTATION, network, path) <= SEGMENTATION.limit
 
 

@@ -6,6 +6,9 @@ from typing import Protocol
 
 from torch import Tensor
 
+# Name of the tensor, in an exported graph, up to which lanes of 16 bits compute in FP32 all the same.
+FULL_PRECISION = "full_precision"
+
 
 class Lane(Protocol):
     """Runs one network. name: as RESULT and the metrics show it, for example ``openvino:fp32``."""

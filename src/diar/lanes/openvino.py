@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from diar.errors import SetupError
+from diar.lanes.lane import FULL_PRECISION
 
 Precision = Literal["fp32", "bf16"]
 WINDOWS_AT_ONCE = 16  # rows per infer request: how a batch is cut depends on its number of rows alone
@@ -27,25 +28,48 @@ class OpenVinoLane:
         if not onnx.is_file():
             raise SetupError("E_ONNX", f"no file {onnx}; scripts/export_onnx makes it")
         options = {
-            "INFERENCE_PRECISION_HINT": _HINTS[precision],  # the default depends on the processor
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,
             "INFERENCE_NUM_THREADS": threads,
         }
+        core = openvino.Core()
         try:
-            self._model = openvino.Core().compile_model(str(onnx), "CPU", options)
+            model = core.read_model(str(onnx))
+            parts = _split_at_full_precision(model) if precision == "bf16" else [model]
+            hints = ["fp32", "bf16"] if len(parts) == 2 else [precision]
+            compiled = [
+                # the default of the precision depends on the processor
+                core.compile_model(part, "CPU", {**options, "INFERENCE_PRECISION_HINT": _HINTS[hint]})
+                for part, hint in zip(parts, hints, strict=True)
+            ]
         except RuntimeError as err:
             raise SetupError("E_ONNX", f"OpenVINO cannot load {onnx}: {str(err).splitlines()[0]}") from err
-        self._request = self._model.create_infer_request()
+        self._requests = [part.create_infer_request() for part in compiled]
 
     def run(self, inputs: Tensor) -> Tensor:
         """Run the network on (row, …) float32, at most WINDOWS_AT_ONCE rows per infer request."""
         outputs = []
-        for part in torch.split(inputs, WINDOWS_AT_ONCE):
-            results = self._request.infer([part.contiguous().numpy()], share_inputs=True)
-            outputs.append(torch.from_numpy(results[0].copy()))
+        for rows in torch.split(inputs, WINDOWS_AT_ONCE):
+            values = rows.contiguous().numpy()
+            for request in self._requests:
+                values = request.infer([values], share_inputs=True)[0]
+            outputs.append(torch.from_numpy(values.copy()))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
     def close(self) -> None:
         """Drop the compiled model and its memory."""
-        del self._request, self._model
+        del self._requests
+
+
+def _split_at_full_precision(model: openvino.Model) -> list[openvino.Model]:
+    """The part of the model up to its FULL_PRECISION tensor and the part after it; the model if it has none."""
+    named = [out for node in model.get_ops() for out in node.outputs() if FULL_PRECISION in out.names]
+    if not named:
+        return [model]
+    end = named[0]
+    front = openvino.Model([end], model.get_parameters())
+    start = openvino.opset13.parameter(end.get_partial_shape(), end.get_element_type())
+    for consumer in end.get_target_inputs():
+        if consumer.get_node().get_type_name() != "Result":
+            consumer.replace_source_output(start.output(0))
+    return [front, openvino.Model(model.get_results(), [start])]
