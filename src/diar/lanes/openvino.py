@@ -62,7 +62,7 @@ class OpenVinoLane:
 
 
 def _split_at_full_precision(model: openvino.Model) -> list[openvino.Model]:
-    """The part of the model up to its FULL_PRECISION tensor and the part after it; the model if it has none."""
+    """The parts before and after the FULL_PRECISION tensor; the model alone if it has none."""
     named = [out for node in model.get_ops() for out in node.outputs() if FULL_PRECISION in out.names]
     if not named:
         return [model]
