@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on; exit quietly
         return exit_codes.BROKEN_PIPE
+    except Exception as err:
+        display.error(f"internal error: {type(err).__name__}: {err}")
+        return exit_codes.OTHER
 
 
 def build_parser() -> argparse.ArgumentParser:

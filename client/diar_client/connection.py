@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from diar.errors import SetupError
+from diar_client.failures import ServerRefused
 
 Tensor = npt.NDArray[Any]  # BYTES tensors are arrays of bytes objects
 Parameters = Mapping[str, str | int | bool]
@@ -87,6 +88,14 @@ def wire_type(array: Tensor) -> str:
     'INT16'
     """
     return {np.dtype(np.float32): "FP32", np.dtype(np.int16): "INT16"}[array.dtype]
+
+
+def take_outputs(url: str, model: str, names: Sequence[str], result: Any) -> dict[str, Tensor]:
+    """The outputs ``names`` of a tritonclient result; ServerRefused if one is missing."""
+    outputs = {name: result.as_numpy(name) for name in names}
+    if missing := [name for name, array in outputs.items() if array is None]:
+        raise ServerRefused("E_SERVER_RESULT", f"{url}: {model} answered without {', '.join(missing)}")
+    return outputs
 
 
 def microseconds(timeout_s: float | None) -> int | None:

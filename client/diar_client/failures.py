@@ -14,13 +14,18 @@ class ServerUnreachable(DiarError):
     def at(cls, url: str, reason: str) -> ServerUnreachable:
         """The error for ``url``; only the first line of ``reason`` is kept."""
         first_line = reason.splitlines()[0] if reason else "no reason given"
-        return cls("E_SERVER_UNREACHABLE", f"no answer from {url}: {first_line}")
+        return cls("E_SERVER_UNREACHABLE", f"no answer from {url}: {first_line[:300]}")
 
 
 class ServerRefused(DiarError):
     """The server answers, but is none that this client can talk to."""
 
     code = "INVALID_ARG"
+
+    @classmethod
+    def not_kserve(cls, url: str) -> ServerRefused:
+        """The error for an answer that is not of Triton's protocol."""
+        return cls("E_SERVER_PROTOCOL", f"what answers at {url} is no Triton server")
 
 
 RETRYABLE = (Overloaded, NetsUnavailable, ServerUnreachable)
@@ -50,7 +55,6 @@ def server_error(url: str, code: str, message: str) -> DiarError:
     return InternalError("E_INTERNAL", f"{text} ({code})")
 
 
-def no_answer_in_time(url: str, timeout_s: float | None) -> Cancelled:
+def no_answer_in_time(url: str) -> Cancelled:
     """The error for a deadline that passed on this side."""
-    waited = "" if timeout_s is None else f" within {timeout_s:.3g} s"
-    return Cancelled("E_CANCELLED_DEADLINE", f"{url} has not answered{waited}")
+    return Cancelled("E_CANCELLED_DEADLINE", f"no answer from {url} before the time-out")

@@ -11,7 +11,14 @@ from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from diar.errors import DiarError
-from diar_client.connection import CONNECT_S, Parameters, Tensor, microseconds, wire_type
+from diar_client.connection import (
+    CONNECT_S,
+    Parameters,
+    Tensor,
+    microseconds,
+    take_outputs,
+    wire_type,
+)
 from diar_client.failures import ServerUnreachable, no_answer_in_time, server_error
 
 _T = TypeVar("_T")
@@ -29,6 +36,7 @@ BROKEN_CONNECTION = (  # gRPC reports these as UNAVAILABLE itself: no server sai
     "socket closed",
     "broken pipe",
     "dns resolution failed",
+    "errors resolving",
     "name resolution failure",
     "stream removed",
     "goaway",
@@ -64,8 +72,8 @@ class GrpcConnection:
             timeout=microseconds(timeout_s),
             client_timeout=timeout_s,
         )
-        result = await self._wait(call, no_answer_in_time(self.url, timeout_s))
-        return {name: result.as_numpy(name) for name in outputs}
+        result = await self._wait(call, no_answer_in_time(self.url))
+        return take_outputs(self.url, model, outputs, result)
 
     async def model_config(self, model: str) -> dict[str, Any]:
         """See ``Connection.model_config``."""

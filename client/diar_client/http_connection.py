@@ -14,10 +14,18 @@ import aiohttp
 import numpy as np
 from tritonclient.http import InferInput, InferRequestedOutput
 from tritonclient.http.aio import InferenceServerClient
+from tritonclient.utils import InferenceServerException
 
 from diar.errors import DiarError
-from diar_client.connection import CONNECT_S, Parameters, Tensor, microseconds, wire_type
-from diar_client.failures import ServerUnreachable, no_answer_in_time, server_error
+from diar_client.connection import (
+    CONNECT_S,
+    Parameters,
+    Tensor,
+    microseconds,
+    take_outputs,
+    wire_type,
+)
+from diar_client.failures import ServerRefused, ServerUnreachable, no_answer_in_time, server_error
 
 SLICE_BYTES = 1 << 20  # of a body, handed to the socket at a time
 HEADER_LENGTH = "Inference-Header-Content-Length"
@@ -51,15 +59,21 @@ class HttpConnection:
                 "POST", f"models/{model}/infer", timeout_s, body, json_length
             )
         except asyncio.TimeoutError:
-            raise no_answer_in_time(self.url, timeout_s) from None
-        result = InferenceServerClient.parse_response_body(
-            answer, header_length=int(headers.get(HEADER_LENGTH, len(answer)))
-        )
-        return {name: result.as_numpy(name) for name in outputs}
+            raise no_answer_in_time(self.url) from None
+        try:
+            result = InferenceServerClient.parse_response_body(
+                answer, header_length=int(headers.get(HEADER_LENGTH, len(answer)))
+            )
+        except (ValueError, InferenceServerException):
+            raise ServerRefused.not_kserve(self.url) from None
+        return take_outputs(self.url, model, outputs, result)
 
     async def model_config(self, model: str) -> dict[str, Any]:
         """See ``Connection.model_config``."""
-        config: dict[str, Any] = json.loads(await self._ask(f"models/{model}/config"))
+        try:
+            config: dict[str, Any] = json.loads(await self._ask(f"models/{model}/config"))
+        except ValueError:
+            raise ServerRefused.not_kserve(self.url) from None
         return config
 
     async def is_ready(self, model: str) -> bool:
@@ -107,6 +121,8 @@ class HttpConnection:
                 answer = await response.read()
         except aiohttp.ServerTimeoutError:
             raise ServerUnreachable.at(self.url, f"no connection within {CONNECT_S:.0f} s") from None
+        except aiohttp.ClientResponseError:
+            raise ServerUnreachable.at(self.url, "it does not speak HTTP") from None
         except (aiohttp.ClientError, ValueError) as err:
             raise ServerUnreachable.at(self.url, str(err) or type(err).__name__) from None
         if response.status != 200:

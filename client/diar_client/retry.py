@@ -54,7 +54,7 @@ async def persist(
     for failures in range(patience.retries + 1):
         left_s = deadline.left_s()
         if left_s == 0:
-            raise no_answer_in_time(url, deadline.timeout_s)
+            raise no_answer_in_time(url)
         try:
             return await attempt(left_s)
         except RETRYABLE:

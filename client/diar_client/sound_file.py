@@ -19,6 +19,7 @@ RATES = range(1_000, 1_000_001)  # Hz; outside of it the header is wrong
 PIECE_S = 1.0
 FULL_SCALE = {"u1": 128.0, "i2": 32768.0, "i4": 2147483648.0}  # of libav's integer samples, by dtype
 EXACT_DURATION = ("flac", "matroska,webm", "mov,mp4,m4a,3gp,3g2,mj2")  # others guess it from the bit rate
+NO_OTHER_FILES = {"protocol_whitelist": "none"}  # a playlist must not make libav open what it names
 TRUNCATED_S = 0.1  # a shorter piece that is missing is no more than a codec's padding
 
 
@@ -67,7 +68,7 @@ class SoundFile:
             raise InvalidAudio("E_AUDIO_EMPTY", f"{self.name}: it has 0 bytes")
         self.stream.seek(0)
         try:
-            return av.open(self.stream, metadata_errors="ignore", options={"protocol_whitelist": "file"})
+            return av.open(self.stream, metadata_errors="ignore", options=NO_OTHER_FILES)
         except (av.FFmpegError, ValueError) as err:
             raise InvalidAudio("E_AUDIO_FORMAT", f"{self.name}: no known format: {_reason(err)}") from None
 
