@@ -31,6 +31,7 @@ from diar.spans import Geometry
 
 SILENCE = math.log(ENERGY_FLOOR) + 1e-3  # log mel energy of digital silence, and a little
 MIN_PURE_FRAMES = 20  # fbank frames (0.2 s): fewer give no pure embedding
+PURE_FRAMES_STEP = 100  # pure passes are as long as a multiple of this: ten shapes for a lane to prepare
 
 
 class BlockRunner:
@@ -162,10 +163,19 @@ class BlockRunner:
             for speaker in range(masks.shape[1]):
                 picked = own[masks[window, speaker][index]]
                 if len(picked) >= MIN_PURE_FRAMES:
-                    trunk = self._trunk.run(normalise(picked)[None])[0]
+                    trunk = self._trunk.run(fill_up(normalise(picked))[None])[0]
                     everything = trunk.new_ones(1, trunk.shape[1])
                     vectors[window, speaker] = self._head.run(pool_statistics(trunk, everything))[0]
         return vectors
+
+
+def fill_up(features: Tensor) -> Tensor:
+    """Repeat a speaker's frames from their start until their number is a multiple of PURE_FRAMES_STEP.
+
+    features: (frames, bins), frames >= 1. Returns (frames rounded up, bins).
+    """
+    wanted = -(-len(features) // PURE_FRAMES_STEP) * PURE_FRAMES_STEP
+    return features.repeat(-(-wanted // len(features)), 1)[:wanted]
 
 
 def _new_stream(device: torch.device) -> torch.cuda.Stream | None:

@@ -58,21 +58,20 @@ def stitch(
     classes: (window, frame) uint8 powerset classes. rows and clustering: the same rows in the same order.
     """
     votes = _add_up(classes, rows, clustering, geometry)
-    active = _most_active(votes)
+    edges = _frame_edges(len(votes.windows), num_samples, geometry)
+    active = _most_active(votes) & (edges[:-1] < edges[1:])[:, None]
     exclusive = _exclusive(active, votes.votes)
     seen = active.any(axis=0)
     first = np.where(seen, active.argmax(axis=0), len(active))
     order = np.argsort(first, kind="stable")[: int(seen.sum())]
-    edges = _frame_edges(len(active), num_samples, geometry)
     turns = _turns(active, votes, order, edges)
     labels = [speaker_label(index) for index in range(len(order))]
     speakers = [_speaker(label, [turn for turn in turns if turn.speaker == label]) for label in labels]
-    heard = [index for index, speaker in enumerate(speakers) if speaker is not None]
     return Stitched(
         turns=tuple(turns),
         exclusive_turns=tuple(_turns(exclusive, votes, order, edges)),
-        speakers=tuple(speaker for speaker in speakers if speaker is not None),
-        order=order[heard],
+        speakers=tuple(speakers),
+        order=order,
     )
 
 
@@ -131,10 +130,11 @@ def _exclusive(active: npt.NDArray[np.bool_], votes: npt.NDArray[np.uint16]) -> 
 
 
 def _frame_edges(num_frames: int, num_samples: int, geometry: Geometry) -> npt.NDArray[np.intp]:
-    """(num_frames + 1,) samples between which each frame is the nearest; the ends are the recording's."""
-    edges = (
-        np.arange(num_frames + 1) * geometry.frame_step + (geometry.frame_field - geometry.frame_step) // 2
-    )
+    """(num_frames + 1,) samples at which a change at each frame is heard; the ends are the recording's.
+
+    As in pyannote.audio a turn goes from the centre of its first frame to that of the first frame after it.
+    """
+    edges = geometry.frame_field // 2 + np.arange(num_frames + 1) * geometry.frame_step
     edges[0], edges[-1] = 0, num_samples
     return np.minimum(edges, num_samples)
 
@@ -145,17 +145,14 @@ def _turns(
     order: npt.NDArray[np.intp],
     edges: npt.NDArray[np.intp],
 ) -> list[Turn]:
-    """Runs of active frames as turns, in order of time, then speaker; empty ones are left out."""
+    """Runs of active frames as turns, in order of time, then speaker."""
     turns = []
     for index, cluster in enumerate(order):
         for start, end in _runs(active[:, cluster]):
-            if edges[start] < edges[end]:
-                margin = votes.margin[start:end, cluster].sum(dtype=np.float64)
-                weight = votes.votes[start:end, cluster].sum(dtype=np.float64)
-                confidence = 1 / (1 + np.exp(-margin / weight / MARGIN_SCALE))
-                turns.append(
-                    Turn(int(edges[start]), int(edges[end]), speaker_label(index), float(confidence))
-                )
+            margin = votes.margin[start:end, cluster].sum(dtype=np.float64)
+            weight = votes.votes[start:end, cluster].sum(dtype=np.float64)
+            confidence = 1 / (1 + np.exp(-margin / weight / MARGIN_SCALE))
+            turns.append(Turn(int(edges[start]), int(edges[end]), speaker_label(index), float(confidence)))
     return sorted(turns)
 
 
@@ -169,10 +166,8 @@ def _runs(active: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _speaker(label: str, turns: list[Turn]) -> Speaker | None:
-    """A speaker's sums over its turns: samples of speech, confidence weighed by it; None without turns."""
+def _speaker(label: str, turns: list[Turn]) -> Speaker:
+    """A speaker's sums over its turns: samples of speech, confidence weighed by it."""
     speech = sum(turn.end - turn.start for turn in turns)
-    if not speech:
-        return None
     confidence = sum(turn.confidence * (turn.end - turn.start) for turn in turns) / speech
     return Speaker(label, speech, confidence)
