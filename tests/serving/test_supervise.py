@@ -7,7 +7,7 @@ import pytest
 
 from diar.errors import SetupError
 from diar.supervise.binary import find_libpython, find_server
-from diar.supervise.launch import Addresses, Launch
+from diar.supervise.launch import Addresses, Launch, server_environment
 from diar.supervise.main import main
 from diar.supervise.preflight import (
     check_files,
@@ -94,8 +94,8 @@ def test_command_binds_one_address_and_restricts_what_changes_the_server(launch)
     assert "--load-model=diar_nn_g0" in command
 
 
-def test_environment_puts_this_python_first_and_keeps_the_rest(launch):
-    environment = launch.environment({"PATH": "/bin", "HOME": "/root"})
+def test_environment_puts_this_python_first_and_keeps_the_rest():
+    environment = server_environment(find_server(), {"PATH": "/bin", "HOME": "/root"})
     assert environment["PATH"].split(os.pathsep)[-1] == "/bin"
     assert shutil.which("python", path=environment["PATH"]).startswith(
         environment["PATH"].split(os.pathsep)[0]

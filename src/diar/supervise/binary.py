@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -46,10 +47,12 @@ def find_server(
 ) -> ServerFiles:
     """Find the image's tritonserver, else the one inside the installed nvidia-pytriton.
 
+    packages: the folder that nvidia-pytriton is installed in; by default where Python would import it from.
+
     Raises SetupError: E_SERVER (there is none), E_PYTHON (none has a stub for this Python),
     E_LIBPYTHON (the stub's shared library is missing).
     """
-    packages = packages or Path(sysconfig.get_path("purelib"))
+    packages = packages or _folder_of("pytriton")
     embedded = packages / "pytriton" / "tritonserver"
     if (image / "bin" / "tritonserver").is_file():
         if python == IMAGE_PYTHON:
@@ -91,6 +94,12 @@ def find_libpython(python: Version, folders: tuple[Path, ...] | None = None) -> 
         f"no {name}, which Triton's stub needs; on Debian and Ubuntu: "
         f"sudo apt install libpython{_digits(python)}",
     )
+
+
+def _folder_of(package: str) -> Path:
+    """The folder that an installed package lies in; purelib if it is not installed."""
+    spec = importlib.util.find_spec(package)  # looks for it, without running it
+    return Path(spec.origin).parents[1] if spec and spec.origin else Path(sysconfig.get_path("purelib"))
 
 
 def _digits(python: Version) -> str:

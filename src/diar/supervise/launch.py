@@ -86,14 +86,14 @@ class Launch:
             *(f"--backend-config=python,{name}={value}" for name, value in memory.items()),
         ]
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """``base`` with this Python first on PATH (the stub takes its packages) and the libraries."""
-        folders = [str(folder) for folder in self.files.libraries]
-        return {
-            **base,
-            "PATH": _joined([str(Path(sys.executable).parent)], base.get("PATH")),
-            "LD_LIBRARY_PATH": _joined(folders, base.get("LD_LIBRARY_PATH")),
-        }
+
+def server_environment(files: ServerFiles, base: Mapping[str, str]) -> dict[str, str]:
+    """``base`` with this Python first on PATH (the stub takes its packages) and the libraries."""
+    return {
+        **base,
+        "PATH": _joined([str(Path(sys.executable).parent)], base.get("PATH")),
+        "LD_LIBRARY_PATH": _joined([str(folder) for folder in files.libraries], base.get("LD_LIBRARY_PATH")),
+    }
 
 
 def _joined(folders: list[str], inherited: str | None) -> str:

@@ -14,7 +14,7 @@ from types import FrameType
 
 from diar.errors import SetupError
 from diar.supervise.binary import find_server
-from diar.supervise.launch import Addresses, Launch
+from diar.supervise.launch import Addresses, Launch, server_environment
 from diar.supervise.preflight import check_files, check_ports, check_shared_memory, has_gpu
 from diar.supervise.process import SHARED_MEMORY, TritonServer, sweep_shared_memory
 from diar.supervise.readiness import wait_until_ready
@@ -59,7 +59,7 @@ def serve(options: argparse.Namespace, run_folder: Path) -> None:
         admin_key=secrets.token_hex(16),
     )
     server = TritonServer(
-        launch.command(), launch.environment(os.environ), addresses.memory_prefix, sys.stderr
+        launch.command(), server_environment(files, os.environ), addresses.memory_prefix, sys.stderr
     )
     try:
         if wait_until_ready(

@@ -13,7 +13,8 @@ from diar.supervise.process import TritonServer
 _PROBE_TIMEOUT_S = 2.0
 _POLL_S = 0.1
 _LOAD_ERROR = re.compile(
-    r"E\d+ .*failed to load '(?P<model>[^']+)' version \d+: [A-Z][a-z ]*: (SetupError: E_\w+\|)?(?P<reason>.+)"
+    r"E\d+ .*failed to load '(?P<model>[^']+)' version \d+: [A-Z][a-z ]*: "
+    r"(SetupError: E_\w+\|)?(?P<reason>.+)"
 )
 
 
