@@ -69,7 +69,7 @@ class Instance:
         config: dict[str, Any] = json.loads(arguments["model_config"])
         is_gpu = arguments["model_instance_kind"] == "GPU"
         return cls(
-            parameters={key: value["string_value"] for key, value in config["parameters"].items()},
+            parameters={key: value["string_value"] for key, value in config.get("parameters", {}).items()},
             repository=Path(arguments["model_repository"]).parent,
             device=f"cuda:{arguments['model_instance_device_id']}" if is_gpu else "cpu",
         )

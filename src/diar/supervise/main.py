@@ -8,6 +8,7 @@ import secrets
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -83,7 +84,7 @@ def watch(server: TritonServer, signals: StopSignals) -> None:
     while not signals.count:
         if server.exit_code is not None:
             raise SetupError("E_SERVER", f"tritonserver ended by itself, exit code {server.exit_code}")
-        signal.sigtimedwait([], _POLL_S)
+        time.sleep(_POLL_S)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -54,8 +55,9 @@ class TritonServer:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._lines.append(line.rstrip("\n"))
-            log.write(line)
-            log.flush()
+            with suppress(OSError):  # nobody reads our log any more; a server that cannot log would hang
+                log.write(line)
+                log.flush()
 
     @property
     def pid(self) -> int:
