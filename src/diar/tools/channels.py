@@ -40,7 +40,7 @@ def noise(below_speech_db: float, rng: np.random.Generator) -> Channel:
 
 def telephone() -> Channel:
     """Pass 300 to 3400 Hz and quantise as mu-law (8 bits) does."""
-    band = signal.butter(6, _TELEPHONE_HZ, "bandpass", fs=SAMPLE_RATE, output="sos")
+    band = signal.butter(3, _TELEPHONE_HZ, "bandpass", fs=SAMPLE_RATE, output="sos")
     state = np.zeros((len(band), 2))
 
     def transmit(chunk: Floats) -> Floats:
