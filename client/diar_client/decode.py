@@ -15,7 +15,7 @@ from diar.audio import check_samples
 from diar.errors import InvalidAudio
 from diar.spans import Samples
 from diar_client.resample import Mixer, Mono, Resampler
-from diar_client.sound_file import SoundFile
+from diar_client.sound_file import Channels, SoundFile
 
 Pcm = npt.NDArray[np.int16]  # (sample,), 16 kHz mono, full scale 32768
 
@@ -95,14 +95,15 @@ class _Meter:
 
     peak: float = 0.0
 
-    def watch(self, samples: Mono) -> None:
-        self.peak = max(self.peak, float(np.abs(samples).max(initial=0.0)))
+    def watch(self, piece: Channels) -> None:
+        self.peak = max(self.peak, float(piece.max()), -float(piece.min()))
 
 
 def _collect(sound: SoundFile, mixer: Mixer, meter: _Meter) -> Pcm:
     pcm = bytearray()  # grows in place, so that the peak is the size of the result
     for samples in _resampled(sound, mixer, meter):
-        pcm += np.rint(np.clip(samples * np.float32(32768), -32768, 32767)).astype(np.int16).tobytes()
+        clipped = np.clip(samples, np.float32(-1), np.float32(32767 / 32768))
+        pcm += np.rint(clipped * np.float32(32768)).astype(np.int16).tobytes()
     return np.frombuffer(pcm, np.int16)
 
 
@@ -110,8 +111,8 @@ def _resampled(sound: SoundFile, mixer: Mixer, meter: _Meter) -> Iterator[Mono]:
     """The file's sound at 16 kHz; a new resampler wherever its rate changes."""
     resampler: Resampler | None = None
     for rate, piece in sound.pieces():
-        mono = mixer.fold(piece)
-        meter.watch(mono)
+        meter.watch(piece)
+        mono = mixer.fold(np.clip(piece, -1, 1) if meter.peak > 1 else piece)
         if resampler is None or resampler.rate != rate:
             if resampler is not None:
                 yield resampler.flush()

@@ -44,8 +44,8 @@ class Mixer:
         mixed: Mono = piece.mean(axis=0, dtype=np.float32)
         if len(self._channel_energy) != len(piece):
             self._channel_energy, self._mixed_energy = np.zeros(len(piece)), 0.0
-        self._channel_energy += np.square(piece, dtype=np.float64).sum(axis=1)
-        self._mixed_energy += float(np.square(mixed, dtype=np.float64).sum())
+        self._channel_energy += [float(samples @ samples) for samples in piece]
+        self._mixed_energy += float(mixed @ mixed)
         return mixed
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -108,9 +109,9 @@ class SoundFile:
         except ValueError as err:
             raise InvalidAudio("E_AUDIO_FORMAT", f"{self.name}: {_reason(err)}") from None
         if not frame.format.is_planar:
-            array = array.reshape(frame.samples, -1).T
+            array = np.ascontiguousarray(array.reshape(frame.samples, -1).T)
         kind = array.dtype.str[1:]
-        with np.errstate(over="ignore"):  # a double beyond float32 becomes infinity, which is found later
+        with np.errstate(over="ignore") if kind == "f8" else nullcontext():  # infinity then, found later
             samples: Channels = array.astype(np.float32)
         if kind == "u1":
             samples -= np.float32(FULL_SCALE[kind])

@@ -195,6 +195,12 @@ def test_float_samples_above_full_scale_clip():
     assert "up to 1e+30" in decoded.notes[0]
 
 
+def test_channels_of_any_finite_size_are_averaged():
+    samples = np.full((1000, 2), 3e38, np.float32)
+    samples[::2] *= -1
+    assert set(decode(wav(samples, kind=FLOAT)).samples.tolist()) == {-32768, 32767}
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_sample_that_is_not_finite_is_refused_with_its_place(dtype, bad):
