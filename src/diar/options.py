@@ -86,12 +86,12 @@ class Options:
 
 
 def clean_file_id(text: str) -> str:
-    """An RTTM file id: no blanks, no control characters, never empty, of bounded length.
+    """An RTTM file id: no blanks, no control characters, valid UTF-8, never empty, of bounded length.
 
     >>> clean_file_id(" a call/1 "), clean_file_id("")
     ('a_call/1', 'recording')
     """
-    cleaned = re.sub(r"[\s\x00-\x1f\x7f]+", "_", text.strip())
+    cleaned = re.sub(r"[\s\x00-\x1f\x7f\ud800-\udfff]+", "_", text.strip())
     return cleaned[:MAX_FILE_ID_CHARACTERS] or "recording"
 
 

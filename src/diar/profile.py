@@ -133,12 +133,12 @@ def load_profile(name: str) -> Profile:
         file = Path(name)
         if not file.is_file():
             raise SetupError("E_PROFILE", f"no profile file {name}")
-        text = file.read_text(encoding="utf-8")
+        content = file.read_bytes()
     elif name in profile_names():
-        text = (resources.files("diar.profiles") / f"{name}.toml").read_text(encoding="utf-8")
+        content = (resources.files("diar.profiles") / f"{name}.toml").read_bytes()
     else:
         raise SetupError("E_PROFILE", f"unknown profile {name!r}; known: {', '.join(profile_names())}")
     try:
-        return msgspec.toml.decode(text.encode(), type=Profile)
-    except (msgspec.ValidationError, msgspec.DecodeError) as err:
+        return msgspec.toml.decode(content, type=Profile)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as err:
         raise SetupError("E_PROFILE", f"profile {name}: {err}") from None
