@@ -19,6 +19,7 @@ from diar.spans import Geometry
 from diar.turns import Turn, speaker_label
 
 CHUNK_FRAMES = 100_000  # frames ranked at once: bounds the memory of long recordings
+LEAST_SAMPLES = 32  # 2 ms: two times less than 1 ms apart may be printed as the same
 MARGIN_SCALE = 0.1  # cosine margin at which confidence is 0.73
 
 
@@ -59,7 +60,7 @@ def stitch(
     """
     votes = _add_up(classes, rows, clustering, geometry)
     edges = _frame_edges(len(votes.windows), num_samples, geometry)
-    active = _most_active(votes) & (edges[:-1] < edges[1:])[:, None]
+    active = _most_active(votes) & (np.diff(edges) >= LEAST_SAMPLES)[:, None]
     exclusive = _exclusive(active, votes.votes)
     seen = active.any(axis=0)
     first = np.where(seen, active.argmax(axis=0), len(active))
@@ -92,13 +93,13 @@ def _add_up(
         start = geometry.first_frame(window)
         frames = slice(start, start + geometry.frames)
         votes.windows[frames] += 1
-        united: dict[int, npt.NDArray[np.bool_]] = {}
+        counted: dict[int, npt.NDArray[np.bool_]] = {}
         for row in range(bounds[window], bounds[window + 1]):
             cluster = int(clustering.assignment[row])
-            activity = members[window_classes, rows.slot[row]]
+            before = counted.setdefault(cluster, np.zeros(geometry.frames, bool))
+            activity = members[window_classes, rows.slot[row]] & ~before  # united: a frame counts once
+            before |= activity
             votes.margin[frames, cluster] += activity * np.float32(clustering.margin[row])
-            united[cluster] = united[cluster] | activity if cluster in united else activity
-        for cluster, activity in united.items():
             votes.votes[frames, cluster] += activity
             votes.active[frames] += activity
     return votes
@@ -133,10 +134,12 @@ def _frame_edges(num_frames: int, num_samples: int, geometry: Geometry) -> npt.N
     """(num_frames + 1,) samples at which a change at each frame is heard; the ends are the recording's.
 
     As in pyannote.audio a turn goes from the centre of its first frame to that of the first frame after it.
+    A last frame of less than LEAST_SAMPLES goes to the frame before it.
     """
     edges = geometry.frame_field // 2 + np.arange(num_frames + 1) * geometry.frame_step
+    edges[edges > num_samples - LEAST_SAMPLES] = num_samples
     edges[0], edges[-1] = 0, num_samples
-    return np.minimum(edges, num_samples)
+    return edges
 
 
 def _turns(
@@ -145,7 +148,7 @@ def _turns(
     order: npt.NDArray[np.intp],
     edges: npt.NDArray[np.intp],
 ) -> list[Turn]:
-    """Runs of active frames as turns, in order of time, then speaker."""
+    """Runs of active frames as turns, in order of their start, then of the speakers' first appearance."""
     turns = []
     for index, cluster in enumerate(order):
         for start, end in _runs(active[:, cluster]):
@@ -153,7 +156,7 @@ def _turns(
             weight = votes.votes[start:end, cluster].sum(dtype=np.float64)
             confidence = 1 / (1 + np.exp(-margin / weight / MARGIN_SCALE))
             turns.append(Turn(int(edges[start]), int(edges[end]), speaker_label(index), float(confidence)))
-    return sorted(turns)
+    return sorted(turns, key=lambda turn: turn.start)
 
 
 def _runs(active: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
