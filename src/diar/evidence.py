@@ -77,16 +77,14 @@ def merge_clusters(
 
     bounds: least and greatest number of clusters of at least ``min_cluster_s`` clean seconds. Merging stops
     when no pair speaks for one speaker; it goes on beyond that until at most the greatest number is left,
-    and never takes one of two counted clusters away when only the least number is left.
+    and never takes one of two counted clusters away when only the least number is left, nor any cluster
+    when there are no more than that in all.
     Returns (group,) the cluster of each group and (speaker,) the clusters that count as speakers, ascending.
     """
     least, most = bounds
     state = _Merger(evidence, constants)
-    while True:
-        best = state.best_pair()
-        if best is None:
-            break
-        score, i, j = best
+    while state.alive.sum() > max(least, 1):
+        score, i, j = state.best_pair()
         counted = state.counted()
         if score <= 0 and (most is None or counted.sum() <= most):
             break
@@ -128,12 +126,11 @@ class _Merger:
         """(cluster,) which clusters are alive and long enough to be a speaker."""
         return self.alive & (self.evidence.seconds >= self.constants.min_cluster_s)
 
-    def best_pair(self) -> tuple[float, int, int] | None:
+    def best_pair(self) -> tuple[float, int, int]:
         """Score and members, lower index first, of the best pair; ties go to the lowest indices."""
-        if self.alive.sum() < 2:
-            return None
         i = int(self._best.argmax())
-        return float(self._best[i]), *sorted((i, int(self._partner[i])))  # type: ignore[return-value]
+        j = int(self._partner[i])
+        return float(self._best[i]), min(i, j), max(i, j)
 
     def merge(self, i: int, j: int) -> None:
         """Make cluster j a part of cluster i."""
