@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -105,9 +106,10 @@ class DiarizationClient(Session):
             self.url,
         )
         try:
-            return Diarization.from_json(outputs[RESULT][0], outputs[EMBEDDINGS], options.file_id)
+            result = Diarization.from_json(outputs[RESULT][0], outputs[EMBEDDINGS], options.file_id)
         except ValueError as err:
             raise ServerRefused("E_SERVER_RESULT", f"{self.url}: {err}") from None
+        return replace(result, num_samples=len(samples))  # the document has it to the millisecond only
 
 
 async def _request(

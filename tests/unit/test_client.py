@@ -154,7 +154,7 @@ def test_note_about_a_file_is_a_warning(client, tmp_path):
 
 def test_no_speech_is_an_empty_result(client):
     result = client.diarize(np.zeros(1, np.int16))
-    assert (result.turns, result.speakers, result.embeddings.shape) == ((), (), (0, 192))
+    assert (result.num_samples, result.turns, result.embeddings.shape) == (1, (), (0, 192))
 
 
 def test_several_threads_may_use_one_client(client, speech):
