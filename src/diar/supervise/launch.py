@@ -13,9 +13,9 @@ from diar.supervise.repository import Model
 
 ADMIN_HEADER = "admin-key"
 _RESTRICTED = "model-repository,shared-memory,trace,logging"  # for the holder of the admin key only
-# From this size on, glibc gives memory back as soon as it is freed. Without it, and with Triton's usual pool of
-# 8 requests, tritonserver went from 20 to 130 MB over 20 recordings of 5 minutes, and one of an hour took
-# 300 MB for ever; with both it stays at 50 MB.
+# From this size on, glibc gives memory back as soon as it is freed. Without it, and with Triton's usual pool
+# of 8 requests, tritonserver went from 20 to 130 MB over 20 recordings of 5 minutes, and one of an hour took
+# 300 MB for ever; with both it stays at about 50 MB.
 _MMAP_THRESHOLD = str(1 << 20)
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # an address to bind -> one to connect to
 
