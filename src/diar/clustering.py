@@ -139,10 +139,11 @@ def _clustering_rows(rows: LocalSpeakers, profile: Profile) -> tuple[Ints, Float
         step = geometry.hop * max(1, profile.pure_every)
     else:
         candidates, vectors, step = np.arange(len(rows.window)), rows.embedding, geometry.hop
-    speech = rows.speech[candidates]
+    speech = np.where(vectors.any(axis=1), rows.speech[candidates], -1)  # a zero row tells no voice
     picked = np.flatnonzero(speech >= least)
     if len(picked) < 2:
-        picked = np.sort(np.argsort(-speech, kind="stable")[:2])
+        longest = np.argsort(-speech, kind="stable")[:2]
+        picked = np.sort(longest[: max(1, np.count_nonzero(speech[longest] >= 0))])
     return candidates[picked], _unit(vectors[picked].astype(np.float64)), min(1.0, step / geometry.window)
 
 
@@ -156,16 +157,14 @@ def _merge(
 ) -> tuple[Ints, str]:
     """Cluster label of each vector (−1: in a cluster too small to count), and a note on the count."""
     constants = profile.clustering
-    precut: float | None = constants.precut_cosine
     groups = _precluster(vectors, constants.precut_cosine)
     if groups.max() + 1 < bounds[0]:  # more speakers asked for than there are groups: start from vectors
-        groups, precut = np.arange(len(vectors)), None
+        groups = np.arange(len(vectors))
     evidence = Evidence.of_groups(vectors, speech, window, groups, share, constants)
     merged, large = merge_clusters(evidence, constants, bounds)
     note = ""
     if len(large) < bounds[0]:
-        unit = "groups of alike voices" if precut else "stretches of clean speech"
-        note = f"only {len(large)} {unit} to tell speakers apart by"
+        note = f"only {len(large)} stretches of clean speech to tell speakers apart by"
     return _relabel(merged, large)[groups], note
 
 
