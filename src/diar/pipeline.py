@@ -87,7 +87,7 @@ class Recording:
             profile=self._profile.name,
             lanes=_name_lanes(self._lanes),
             requested=options.requested,
-            note=_note(len(stitched.speakers), options.bounds, clustering.note),
+            note=_note(len(stitched.speakers), options, clustering.note),
             turns=stitched.turns,
             exclusive_turns=stitched.exclusive_turns,
             speakers=stitched.speakers,
@@ -174,8 +174,13 @@ def _name_lanes(lanes: set[tuple[str, str]]) -> dict[str, str]:
     }
 
 
-def _note(num_speakers: int, bounds: tuple[int, int | None], reason: str) -> str:
-    least, most = bounds
+def _note(num_speakers: int, options: Options, reason: str) -> str:
+    """Why a wish was not met; "" if it was, or if there was none.
+
+    >>> _note(0, Options(), "there is no speech"), _note(0, Options(num_speakers=2), "there is no speech")
+    ('', 'found 0 of 2 speakers: there is no speech')
+    """
+    least, most = options.num_speakers or options.min_speakers or 0, options.bounds[1]
     if num_speakers < least:
         return (
             f"found {num_speakers} of {least} speakers: {reason or 'the others were never the most active'}"
