@@ -124,7 +124,8 @@ class HttpConnection:
         except aiohttp.ClientResponseError:
             raise ServerUnreachable.at(self.url, "it does not speak HTTP") from None
         except (aiohttp.ClientError, ValueError) as err:
-            raise ServerUnreachable.at(self.url, str(err) or type(err).__name__) from None
+            reason = getattr(err, "strerror", None) or str(err) or type(err).__name__
+            raise ServerUnreachable.at(self.url, reason) from None
         if response.status != 200:
             raise server_error(self.url, str(response.status), _message(answer))
         return response.headers, answer
