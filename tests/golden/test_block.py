@@ -1,0 +1,115 @@
+"""Blocks of a real conversation through the real networks."""
+
+import numpy as np
+import pytest
+
+from diar.block import BlockRunner
+from diar.local import diarize_local
+from diar.profile import load_profile
+
+PROFILE = load_profile("pyannote_campplus")
+SECOND = 16_000
+
+
+def make_runner(weights_dir, lane):
+    return BlockRunner(PROFILE, weights_dir.parent, segmentation_lane=lane, embedding_lane=lane, threads=1)
+
+
+@pytest.fixture(scope="module")
+def exact(weights_dir):
+    return make_runner(weights_dir, "exact")
+
+
+@pytest.fixture(scope="module")
+def openvino(weights_dir, onnx_dir):
+    return make_runner(weights_dir, "openvino:fp32")
+
+
+@pytest.fixture(params=["exact", "openvino"])
+def runner(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module")
+def two_windows(sample):
+    """A span of two windows in which both speakers talk."""
+    start = 6 * SECOND
+    return sample[start : start + PROFILE.geometry.span_samples(2)].numpy()
+
+
+def arrays(result):
+    return result.logits, result.embeddings, result.speech, result.pure_embeddings
+
+
+def cosine(a, b):
+    return float((a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+def test_a_block_does_not_depend_on_what_ran_before(runner, two_windows):
+    before = [array.tobytes() for array in arrays(runner.run(two_windows))]
+    runner.run(two_windows[::-1][: PROFILE.geometry.window].copy())
+    runner.run(np.zeros(PROFILE.geometry.window, np.float32), embeddings=False)
+    assert [array.tobytes() for array in arrays(runner.run(two_windows))] == before
+
+
+def test_without_embeddings_the_scores_are_the_same(runner, two_windows):
+    whole, scores = runner.run(two_windows), runner.run(two_windows, embeddings=False)
+    assert scores.logits.tobytes() == whole.logits.tobytes()
+
+
+def test_lanes_agree(exact, openvino, two_windows):
+    reference, other = exact.run(two_windows), openvino.run(two_windows)
+    assert np.abs(reference.logits - other.logits).max() <= 1e-3
+    np.testing.assert_allclose(other.speech, reference.speech, atol=0.05)
+    for name in ("embeddings", "pure_embeddings"):
+        one, two = getattr(reference, name), getattr(other, name)
+        rows = one.any(axis=2)
+        np.testing.assert_array_equal(two.any(axis=2), rows)
+        assert rows.sum() >= 2
+        assert min(cosine(a, b) for a, b in zip(one[rows], two[rows], strict=True)) >= 0.9999
+
+
+def test_a_window_is_heard_as_if_it_were_alone(openvino, two_windows):
+    geometry = PROFILE.geometry
+    both, alone = openvino.run(two_windows), openvino.run(two_windows[: geometry.window])
+    assert np.abs(both.logits[0] - alone.logits[0]).max() <= 1e-3
+    rows = alone.pure_embeddings[0].any(axis=1)
+    for speaker in np.flatnonzero(rows):  # the pure ones: nobody else's speech is in them
+        assert cosine(both.pure_embeddings[0, speaker], alone.pure_embeddings[0, speaker]) >= 0.999
+
+
+def test_two_speakers_have_two_voices(openvino, two_windows):
+    result = openvino.run(two_windows)
+    rows = np.flatnonzero(result.speech[0] >= 1.0)
+    assert len(rows) == 2
+    for name, most in [("pure_embeddings", 0.4), ("embeddings", 0.6)]:
+        assert cosine(*getattr(result, name)[0][rows]) < most
+
+
+@pytest.mark.parametrize(
+    "signal",
+    [
+        pytest.param(lambda time: np.zeros_like(time), id="silence"),
+        pytest.param(lambda time: np.full_like(time, 0.5), id="dc"),
+        pytest.param(lambda time: np.full_like(time, 1e-30), id="next-to-nothing"),
+        pytest.param(lambda time: np.random.default_rng(1).normal(size=time.shape) * 0.05, id="white-noise"),
+        pytest.param(lambda time: np.sign(np.sin(2 * np.pi * 50 * time)), id="hum-at-full-scale"),
+    ],
+)
+def test_signals_without_speech_have_no_speakers(runner, signal):
+    span = signal(np.arange(PROFILE.geometry.window) / SECOND).astype(np.float32)
+    result = runner.run(span)
+    assert not result.speech.any()
+    assert not result.embeddings.any()
+    assert not result.pure_embeddings.any()
+
+
+def test_digital_silence_behind_a_recording_changes_no_turn(openvino, sample):
+    speech = sample[6 * SECOND : 15 * SECOND].numpy()
+    padded = np.concatenate([speech, np.zeros(4 * SECOND, np.float32)])
+    one, two = (diarize_local(samples, PROFILE, openvino) for samples in (speech, padded))
+    assert len(one.speakers) == len(two.speakers) == 2
+    assert [turn.speaker for turn in one.turns] == [turn.speaker for turn in two.turns]
+    for a, b in zip(one.turns, two.turns, strict=True):
+        assert abs(a.start - b.start) <= SECOND // 5
+        assert abs(a.end - b.end) <= SECOND // 5
