@@ -5,18 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast
 
 import torch
 from torch import nn
 
 from diar.errors import SetupError
 from diar.lanes.exact import ExactLane
-from diar.lanes.lane import Lane
+from diar.lanes.lane import Lane, Network
+from diar.lanes.shapes import input_shapes
+from diar.plans import Precision
 from diar.profile import Profile
 
-Network = Literal["segmentation", "trunk"]
-LaneWish = Literal["auto", "exact", "openvino", "openvino:fp32", "openvino:bf16"]
+WISHES = (
+    "auto",
+    "exact",
+    *("openvino", "openvino:fp32", "openvino:bf16"),
+    *("tensorrt", "tensorrt:fp32", "tensorrt:fp16"),
+)
+_DEVICES = {"openvino": "cpu", "tensorrt": "cuda"}  # what the fast lanes run on
 log = logging.getLogger(__name__)
 
 
@@ -37,24 +44,23 @@ def choose_lane(
 ) -> Lane:
     """The lane for one network.
 
-    wish: a LaneWish. ``auto`` takes OpenVINO on a CPU (BF16 where the processor has AMX and the profile
-    carries ``bf16_accepted``), and falls back to ``exact`` with one warning where that cannot load. module:
-    makes the PyTorch network. Raises SetupError (E_LANE) for an unknown wish or one that this device cannot
-    run, and whatever the lane asked for raises.
+    wish: one of WISHES. ``auto`` takes OpenVINO on a CPU (BF16 where the processor has AMX and the profile
+    carries ``bf16_accepted``) and TensorRT on a GPU (a plan that agrees with all that runs there, FP16 before
+    FP32), and falls back to ``exact``, with one warning that says why, where that cannot load. module: makes
+    the PyTorch network. Raises SetupError (E_LANE) for an unknown wish or one that this device cannot run,
+    and whatever the lane asked for raises.
     """
-    if wish not in get_args(LaneWish):
-        raise SetupError("E_LANE", f"got lane {wish!r}, expected one of {', '.join(get_args(LaneWish))}")
-    if wish == "exact" or (wish == "auto" and device.type != "cpu"):
+    if wish not in WISHES:
+        raise SetupError("E_LANE", f"got lane {wish!r}, expected one of {', '.join(WISHES)}")
+    kind, _, precision = wish.partition(":")
+    if kind == "exact":
         return ExactLane(module(), device)
-    if device.type != "cpu":
-        raise SetupError("E_LANE", f"lane {wish!r} runs on CPUs, got device {device}")
+    if kind != "auto" and _DEVICES[kind] != device.type:
+        raise SetupError("E_LANE", f"lane {wish!r} runs on {_DEVICES[kind]}, got device {device}")
     try:
-        from diar.lanes.openvino import OpenVinoLane  # only where it is asked for: not in the GPU image
-
-        precision = wish.partition(":")[2] or _best_precision(profile)
-        return OpenVinoLane(
-            onnx_file(profile, network, engines_dir), "bf16" if precision == "bf16" else "fp32", threads
-        )
+        if device.type == "cpu":
+            return _openvino(onnx_file(profile, network, engines_dir), precision, profile, threads)
+        return _tensorrt(network, precision, profile, engines_dir, device)
     except (SetupError, ImportError) as err:
         if wish != "auto":
             raise
@@ -62,8 +68,21 @@ def choose_lane(
         return ExactLane(module(), device)
 
 
-def _best_precision(profile: Profile) -> str:
-    return "bf16" if profile.bf16_accepted and has_amx() else "fp32"
+def _openvino(onnx: Path, precision: str, profile: Profile, threads: int) -> Lane:
+    from diar.lanes.openvino import OpenVinoLane  # only where it is asked for: not in the GPU image
+
+    best: Literal["bf16", "fp32"] = "bf16" if profile.bf16_accepted and has_amx() else "fp32"
+    return OpenVinoLane(onnx, cast(Literal["bf16", "fp32"], precision) if precision else best, threads)
+
+
+def _tensorrt(
+    network: Network, precision: str, profile: Profile, engines_dir: Path, device: torch.device
+) -> Lane:
+    from diar.lanes.tensorrt import open_plan
+
+    onnx = onnx_file(profile, network, engines_dir)
+    wanted = cast(Precision, precision) if precision else None
+    return open_plan(engines_dir, onnx, input_shapes(profile, network), profile.name, wanted, device)
 
 
 def has_amx() -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from torch import Tensor
+
+Network = Literal["segmentation", "trunk"]
 
 # Name of the tensor, in an exported graph, up to which lanes of 16 bits compute in FP32 all the same.
 FULL_PRECISION = "full_precision"

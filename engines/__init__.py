@@ -1,0 +1,1 @@
+"""Which plan to build for which GPU: gpus.toml."""
