@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from diar.audio import check_samples
-from diar.errors import InternalError, InvalidAudio
+from diar.errors import InternalError, InvalidAudio, SetupError
 from diar.fbank import ENERGY_FLOOR, Fbank
 from diar.lanes.choose import choose_lane
 from diar.lanes.exact import ExactLane
@@ -41,7 +41,7 @@ class BlockRunner:
     ``cpu`` or ``cuda:<i>``. segmentation_lane, embedding_lane: see ``lanes.choose``. threads: of this
     runner on a CPU, 0 for all cores.
 
-    Raises SetupError for weights, ONNX files or lanes that are missing or altered.
+    Raises SetupError for weights, ONNX files or lanes that are missing, altered or not what the profile says.
     """
 
     def __init__(
@@ -62,6 +62,10 @@ class BlockRunner:
         weights = engines_dir / "weights"
         spec, embed = profile.segmentation.weights, profile.embedding.weights
         trunk, head = load_campplus(weights / embed.file, embed.sha256)
+        if (dim := head.linear.out_features) != profile.embedding.dim:
+            raise SetupError(
+                "E_PROFILE", f"embedding.dim is {profile.embedding.dim}, {embed.file} makes vectors of {dim}"
+            )
         self._segmentation = choose_lane(
             segmentation_lane,
             "segmentation",
@@ -94,11 +98,14 @@ class BlockRunner:
         with NaN or infinity.
         """
         check_samples(span, what="SPAN")
+        if span.dtype != np.float32:
+            raise InvalidAudio("E_SPAN_DTYPE", f"SPAN: got {span.dtype}, expected float32")
         num_windows = self._geometry.windows_of_span(len(span))
         if num_windows is None:
             raise InvalidAudio("E_SPAN_LENGTH", _expected_lengths(len(span), self._geometry))
         with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
-            result = self._run(torch.from_numpy(span).to(self._device, non_blocking=True), embeddings)
+            samples = torch.from_numpy(np.require(span, requirements=["C", "W"]))  # or torch warns
+            result = self._run(samples.to(self._device, non_blocking=True), embeddings)
             arrays = [tensor.to("cpu", non_blocking=True) for tensor in result]
             if self._stream:
                 self._stream.synchronize()
@@ -129,7 +136,7 @@ class BlockRunner:
         enough = speech >= self._profile.embedding.min_clean_s
         masks = torch.where(enough[:, None, :], clean, activity).transpose(1, 2)  # (window, speaker, frame)
         features = self._fbank(span)
-        pure = self._pure_embeddings(features, masks) if self._profile.pure_every else vectors
+        pure = self._pure_embeddings(features, masks) if self._profile.pure_step(1) else vectors
         return logits, self._span_embeddings(features, masks), speech, pure
 
     def _span_embeddings(self, features: Tensor, masks: Tensor) -> Tensor:
@@ -144,12 +151,13 @@ class BlockRunner:
         hop = geometry.hop // TRUNK_STEP_SAMPLES
         windows = trunk.unfold(1, frames, hop)[:, : len(masks)].transpose(0, 1)  # (window, channels, frame)
         index = nearest_frames(geometry, frames, TRUNK_STEP_SAMPLES).to(masks.device)
-        statistics = pool_statistics(windows, masks[:, :, index].to(trunk.dtype))
+        pooled = masks[:, :, index]  # a single frame may be nearest to no trunk frame
+        statistics = pool_statistics(windows, pooled.to(trunk.dtype))
         vectors = self._head.run(statistics.flatten(0, 1)).reshape(*masks.shape[:2], -1)
-        return vectors.mul(masks.any(dim=-1, keepdim=True))
+        return vectors.mul(pooled.any(dim=-1, keepdim=True))
 
     def _pure_embeddings(self, features: Tensor, masks: Tensor) -> Tensor:
-        """One pass over each local speaker's own frames, in every ``pure_every``-th window.
+        """One pass over each local speaker's own frames, in every ``pure_step``-th window.
 
         features, masks: as above. Returns (window, local_speaker, dim), zero rows elsewhere.
         """
@@ -157,7 +165,7 @@ class BlockRunner:
         frames = 1 + (geometry.window - FBANK_FIELD_SAMPLES) // FBANK_STEP_SAMPLES
         index = nearest_frames(geometry, frames, FBANK_STEP_SAMPLES).to(masks.device)
         vectors = features.new_zeros(*masks.shape[:2], self._profile.embedding.dim)
-        for window in range(0, len(masks), self._profile.pure_every):
+        for window in range(0, len(masks), self._profile.pure_step(len(masks))):
             start = window * geometry.hop // FBANK_STEP_SAMPLES
             own = features[start : start + frames]
             for speaker in range(masks.shape[1]):

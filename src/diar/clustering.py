@@ -6,7 +6,7 @@ no iteration to convergence; all sums are float64.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,9 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import pdist
 
 from diar.evidence import Evidence, merge_clusters
+from diar.powerset import class_members
 from diar.profile import Profile
+from diar.spans import iter_blocks
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -94,24 +96,46 @@ class Clustering:
     note: str = ""
 
 
-def cluster(rows: LocalSpeakers, profile: Profile, bounds: tuple[int, int | None]) -> Clustering:
+def cluster(
+    rows: LocalSpeakers, classes: npt.NDArray[np.uint8], profile: Profile, bounds: tuple[int, int | None]
+) -> Clustering:
     """Find the speakers of a recording and assign every row to one of them.
 
-    bounds: least and greatest number of speakers; merging stops early or goes on to meet them.
+    classes: (window, frame) uint8, the powerset classes of all windows. bounds: least and greatest number of
+    speakers; merging stops early or goes on to meet them.
     """
     dim = profile.embedding.dim
     if len(rows.window) == 0:
         return Clustering(np.zeros((0, dim)), np.zeros(0, np.intp), np.zeros(0), "there is no speech")
-    chosen, vectors, share = _clustering_rows(rows, profile)
+    chosen, vectors = _clustering_rows(rows, profile)
+    share = _shares(rows, chosen, classes, profile)
     speech = rows.speech[chosen].astype(np.float64)
     labels, note = _merge(vectors, speech, rows.window[chosen], share, profile, bounds)
-    count = labels.max() + 1
-    sums = np.zeros((count, dim))
-    np.add.at(sums, labels[labels >= 0], (vectors * np.maximum(speech, 1e-3)[:, None])[labels >= 0])
-    centroids = _unit(sums)
-    similarity = _unit(rows.embedding.astype(np.float64)) @ centroids.T
+    centroids = _centroids(vectors, speech, labels)
+    similarity = _similarity(rows, chosen, speech, labels, centroids)
     assignment = assign(similarity, rows.window, profile.clustering.delta)
     return Clustering(centroids, assignment, _margins(similarity, assignment), note)
+
+
+def _centroids(vectors: Floats, speech: Floats, labels: Ints) -> Floats:
+    """Unit sum of each cluster's vectors, weighed by their seconds: (cluster, dim)."""
+    counted = labels >= 0
+    sums = np.zeros((labels.max() + 1, vectors.shape[1]))
+    np.add.at(sums, labels[counted], (vectors * np.maximum(speech, 1e-3)[:, None])[counted])
+    return _unit(sums)
+
+
+def _similarity(rows: LocalSpeakers, chosen: Ints, speech: Floats, labels: Ints, centroids: Floats) -> Floats:
+    """Cosine of each row to each cluster: (row, cluster).
+
+    Like is compared with like: a pure embedding with the clusters' pure centroids, any other one with the
+    centroids of the same clusters' rows in its own kind, since the kinds differ by a shift of their own.
+    """
+    spans = _unit(rows.embedding.astype(np.float64))
+    similarity = spans @ _centroids(spans[chosen], speech, labels).T
+    if len(rows.pure_row):
+        similarity[rows.pure_row] = _unit(rows.pure.astype(np.float64)) @ centroids.T
+    return np.asarray(similarity)
 
 
 def assign(similarity: Floats, window: Ints, delta: float) -> Ints:
@@ -131,27 +155,54 @@ def assign(similarity: Floats, window: Ints, delta: float) -> Ints:
     return assignment
 
 
-def _clustering_rows(rows: LocalSpeakers, profile: Profile) -> tuple[Ints, Floats, float]:
-    """The rows that are clustered, their unit vectors, and the share of each window that is new."""
-    geometry, least = profile.geometry, profile.clustering.min_clean_s
+def _clustering_rows(rows: LocalSpeakers, profile: Profile) -> tuple[Ints, Floats]:
+    """The rows that are clustered, and their unit vectors."""
+    least = profile.clustering.min_clean_s
     if len(rows.pure_row):
         candidates, vectors = rows.pure_row, rows.pure
-        step = geometry.hop * max(1, profile.pure_every)
     else:
-        candidates, vectors, step = np.arange(len(rows.window)), rows.embedding, geometry.hop
+        candidates, vectors = np.arange(len(rows.window)), rows.embedding
     speech = np.where(vectors.any(axis=1), rows.speech[candidates], -1)  # a zero row tells no voice
     picked = np.flatnonzero(speech >= least)
     if len(picked) < 2:
         longest = np.argsort(-speech, kind="stable")[:2]
         picked = np.sort(longest[: max(1, np.count_nonzero(speech[longest] >= 0))])
-    return candidates[picked], _unit(vectors[picked].astype(np.float64)), min(1.0, step / geometry.window)
+    return candidates[picked], _unit(vectors[picked].astype(np.float64))
+
+
+def _shares(rows: LocalSpeakers, chosen: Ints, classes: npt.NDArray[np.uint8], profile: Profile) -> Floats:
+    """How much of each chosen row's speech it may count as its own: (chosen,) in (0, 1].
+
+    Windows overlap, so the same speech is in several rows. A frame that n clustered windows hold counts 1/n
+    in each: a tenth inside a long recording at hop window / 10, all of it in a recording of one window.
+    """
+    geometry = profile.geometry
+    cover = np.zeros(geometry.first_frame(len(classes) - 1) + geometry.frames)
+    for window in _clustered_windows(len(classes), profile, len(rows.pure_row) > 0):
+        start = geometry.first_frame(window)
+        cover[start : start + geometry.frames] += 1
+    members = class_members(geometry)
+    shares = np.ones(len(chosen))
+    for index, row in enumerate(chosen):
+        window = rows.window[row]
+        active = members[classes[window], rows.slot[row]]
+        start = geometry.first_frame(window)
+        shares[index] = (1 / cover[start : start + geometry.frames][active]).mean()
+    return shares
+
+
+def _clustered_windows(num_windows: int, profile: Profile, pure: bool) -> Iterator[int]:
+    """The windows whose rows are clustered, whether or not there is speech in them."""
+    for block in iter_blocks(num_windows, profile.geometry):
+        step = profile.pure_step(block.num_windows) if pure else 1
+        yield from range(block.first_window, block.first_window + block.num_windows, step)
 
 
 def _merge(
     vectors: Floats,
     speech: Floats,
     window: Ints,
-    share: float,
+    share: Floats,
     profile: Profile,
     bounds: tuple[int, int | None],
 ) -> tuple[Ints, str]:

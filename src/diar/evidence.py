@@ -42,13 +42,13 @@ class Evidence:
         speech: Floats,
         window: Ints,
         groups: Ints,
-        share: float,
+        share: Floats,
         constants: ClusteringConstants,
     ) -> Evidence:
         """Sum the evidence of unit vectors over their groups.
 
         vectors: (row, dim). speech: (row,) clean seconds. window, groups: (row,), window ascending. share:
-        the part of each window that no earlier one has.
+        (row,) the part of each one's speech that it counts as its own, since windows overlap.
         """
         count = int(groups.max()) + 1
         r2 = np.clip(speech / (speech + constants.c_s), 0.2, 0.9)
@@ -66,7 +66,7 @@ class Evidence:
             force,
             np.bincount(groups, minlength=count).astype(np.float64),
             together + together.T,
-            share * np.bincount(groups, speech, count),
+            np.bincount(groups, share * speech, count).astype(np.float64),
         )
 
 

@@ -66,7 +66,11 @@ class Recording:
         activity = expand_classes(classes, self._profile.geometry)
         self._classes[block.index] = classes
         self._rows[block.index] = LocalSpeakers.of_block(
-            block.first_window, activity, result.embeddings, result.pure_embeddings, result.speech
+            block.first_window,
+            activity,
+            result.embeddings,
+            result.pure_embeddings,
+            result.speech,
         )
         self._lanes.add(result.lanes)
 
@@ -79,7 +83,7 @@ class Recording:
             raise InternalError("E_INTERNAL_BLOCKS", f"blocks {order} do not cover {num_samples} samples")
         rows = LocalSpeakers.concatenate([self._rows[index] for index in order])
         with stage("clustering"):
-            clustering = cluster(rows, self._profile, options.bounds)
+            clustering = cluster(rows, classes, self._profile, options.bounds)
         with stage("stitching"):
             stitched = stitch(classes, rows, clustering, num_samples, geometry)
         return Diarization(

@@ -49,7 +49,8 @@ class Embedding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The network that turns a speaker's frames into a vector of ``dim`` numbers.
 
     variant: ``span`` runs the trunk once per block and pools under each local speaker's mask;
-    ``two_tier`` also embeds every ``pure_every``-th window's local speakers from their frames alone.
+    ``two_tier`` also embeds every ``pure_every``-th window's local speakers from their frames alone (more
+    often in blocks that are not full, see ``Profile.pure_step``).
     min_clean_s: with less clean speech than this, frames with overlap are pooled too.
     """
 
@@ -112,10 +113,16 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not 0 < geometry.hop <= geometry.window:
             raise ValueError(f"expected 0 < hop <= window, got hop {geometry.hop}, window {geometry.window}")
 
-    @property
-    def pure_every(self) -> int:
-        """Distance, in windows, of the windows with pure embeddings; 0 if the variant has none."""
-        return self.embedding.pure_every if self.embedding.variant == "two_tier" else 0
+    def pure_step(self, num_windows: int) -> int:
+        """Distance, in windows, of the windows with pure embeddings in a block; 0 if the variant has none.
+
+        A full block has them in every ``pure_every``-th window; a shorter one has them more often, as far as
+        that costs no more than in a full block: a recording of 20 s is not judged by three windows.
+        """
+        if self.embedding.variant != "two_tier":
+            return 0
+        most = -(-self.geometry.windows_per_block // self.embedding.pure_every)
+        return -(-num_windows // most)
 
 
 def profile_names() -> list[str]:

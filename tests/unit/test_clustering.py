@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from diar.clustering import LocalSpeakers, assign, cluster
+from diar import clustering
+from diar.clustering import LocalSpeakers, assign
 
 DIM = 192
 
@@ -17,6 +18,15 @@ def span_profile(profile):
     return msgspec.structs.replace(
         profile, embedding=msgspec.structs.replace(profile.embedding, variant="span")
     )
+
+
+def cluster(rows, profile, bounds):
+    """Cluster rows whose local speakers take turns in thirds of their windows."""
+    thirds = np.repeat([1, 2, 3], 197)[: profile.geometry.frames].astype(np.uint8)
+    classes = np.zeros((int(rows.window.max(initial=-1)) + 1, profile.geometry.frames), np.uint8)
+    for window, slot in zip(rows.window, rows.slot, strict=True):
+        classes[window, thirds == slot + 1] = slot + 1
+    return clustering.cluster(rows, classes, profile, bounds)
 
 
 def unit(vectors):
@@ -159,10 +169,9 @@ def test_the_centroid_is_the_mean_weighed_by_clean_speech(span_profile):
 
 def test_clusters_under_the_least_seconds_give_their_rows_away(span_profile):
     vectors = np.eye(2, DIM)
-    rows = rows_of([0, 20], [0, 0], vectors, [9.0, 4.9])  # a tenth of a window is new: 0.49 s
-    assert count(cluster(rows, span_profile, (1, None))) == 1
-    rows = rows_of([0, 20], [0, 0], vectors, [9.0, 5.1])
-    assert count(cluster(rows, span_profile, (1, None))) == 2
+    for speech, expected in [(3.5, 1), (4.5, 2)]:  # a tenth of it is the row's own: 0.35 s, 0.45 s
+        rows = rows_of([20, 40, 60], [0, 0, 0], vectors[[0, 1, 0]], [9.0, speech, 9.0])
+        assert count(cluster(rows, span_profile, (1, None))) == expected
 
 
 def test_the_pure_rows_are_clustered_and_all_rows_assigned(profile):
@@ -175,11 +184,23 @@ def test_the_pure_rows_are_clustered_and_all_rows_assigned(profile):
     assert found.assignment.tolist() == [0, 1, 0, 1]
 
 
-def test_a_pure_row_counts_for_as_many_hops_as_lie_between_pure_windows(profile):
-    vectors = np.eye(2, DIM)
-    for speech, expected in [(1.6, 1), (1.7, 2)]:  # three tenths of a window are new: 0.48 s, 0.51 s
-        rows = rows_of([0, 3], [0, 0], vectors, [9.0, speech], [0, 1], vectors)
-        assert count(cluster(rows, profile, (1, None))) == expected
+@pytest.mark.parametrize(
+    ("num_windows", "pure", "window", "share"),
+    [
+        pytest.param(1, False, 0, 1.0, id="the-only-window-holds-all-its-speech"),
+        pytest.param(60, False, 30, 0.1, id="ten-windows-hold-every-second"),
+        pytest.param(64, True, 33, 0.3, id="every-third-window-is-clustered"),
+        pytest.param(60, False, 0, sum(1 / n for n in range(1, 11)) / 10, id="fewer-windows-at-the-edge"),
+    ],
+)
+def test_speech_in_several_windows_is_shared_between_them(num_windows, pure, window, share, profile):
+    classes = np.ones((num_windows, profile.geometry.frames), np.uint8)  # local speaker 0, all the time
+    windows, vectors = np.arange(num_windows), np.ones((num_windows, DIM))
+    rows = rows_of(
+        windows, 0 * windows, vectors, 9.0 + 0 * windows, windows[: int(pure)], vectors[: int(pure)]
+    )
+    found = clustering._shares(rows, np.array([window]), classes, profile)
+    np.testing.assert_allclose(found, share, atol=0.04)
 
 
 def test_rows_without_any_pure_row_are_clustered_as_they_are(profile):

@@ -106,7 +106,11 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
         load_profile(str(path))
 
 
+@pytest.mark.parametrize(("num_windows", "step"), [(1, 1), (11, 1), (12, 2), (22, 2), (23, 3), (32, 3)])
+def test_blocks_that_are_not_full_have_pure_windows_more_often(profile, num_windows, step):
+    assert profile.pure_step(num_windows) == step
+
+
 def test_only_the_two_tier_variant_has_pure_windows(profile):
-    assert profile.pure_every == profile.embedding.pure_every == 3
     span = msgspec.structs.replace(profile.embedding, variant="span")
-    assert msgspec.structs.replace(profile, embedding=span).pure_every == 0
+    assert msgspec.structs.replace(profile, embedding=span).pure_step(32) == 0
