@@ -131,4 +131,13 @@ def _samples(audio: str | os.PathLike[str] | npt.ArrayLike, channel: int | None)
 
 
 def _name(audio: str | os.PathLike[str] | npt.ArrayLike) -> str:
-    return Path(audio).stem if isinstance(audio, (str, os.PathLike)) else "recording"
+    return recording_name(audio) if isinstance(audio, (str, os.PathLike)) else "recording"
+
+
+def recording_name(path: str | os.PathLike[str]) -> str:
+    """The file's name without extension; bytes that are no UTF-8 become ``?``.
+
+    >>> recording_name("calls/monday.v2.wav")
+    'monday.v2'
+    """
+    return Path(path).stem.encode(errors="replace").decode()

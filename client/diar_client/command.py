@@ -12,7 +12,7 @@ from diar.errors import DiarError, SetupError
 from diar.options import Options
 from diar.result import Diarization
 from diar_client import exit_codes
-from diar_client.client import DiarizationClient
+from diar_client.client import DiarizationClient, recording_name
 from diar_client.decode import decode_file
 from diar_client.display import Display
 from diar_client.failures import ServerRefused, ServerUnreachable
@@ -120,7 +120,7 @@ def _diarize_one(
             num_speakers=wishes.num_speakers,
             min_speakers=wishes.min_speakers,
             max_speakers=wishes.max_speakers,
-            file_id=wishes.file_id if wishes.file_id is not None else Path(path).stem,
+            file_id=wishes.file_id if wishes.file_id is not None else recording_name(path),
             timings=wishes.timings,
             mode=wishes.mode,
             progress=line.blocks,

@@ -21,6 +21,7 @@ PIECE_S = 1.0
 FULL_SCALE = {"u1": 128.0, "i2": 32768.0, "i4": 2147483648.0}  # of libav's integer samples, by dtype
 EXACT_DURATION = ("flac", "matroska,webm", "mov,mp4,m4a,3gp,3g2,mj2")  # others guess it from the bit rate
 NO_OTHER_FILES = {"protocol_whitelist": "none"}  # a playlist must not make libav open what it names
+PYAV_PLANES = 8
 TRUNCATED_S = 0.1  # a shorter piece that is missing is no more than a codec's padding
 
 
@@ -92,7 +93,7 @@ class SoundFile:
                 continue
             for frame in frames:
                 if frame.samples:
-                    yield self._check_rate(frame.sample_rate), self._to_float(frame)
+                    yield self._check_rate(frame.sample_rate), self._to_float(_readable(frame))
         if damaged:
             self.notes.append(f"damaged: {damaged} packet(s) could not be decoded and were left out")
 
@@ -128,6 +129,18 @@ class SoundFile:
         if stream.duration is not None:
             return float(stream.duration * stream.time_base)
         return container.duration / 1e6 if container.duration else None  # libav counts microseconds
+
+
+def _readable(frame: Any) -> Any:
+    """The frame in a form that PyAV can hand to numpy.
+
+    From 8 planes up it reads past the end of libav's list of them, which ends the process: these are packed.
+    """
+    if not frame.format.is_planar or frame.layout.nb_channels < PYAV_PLANES:
+        return frame
+    packer = av.AudioResampler(frame.format.packed, frame.layout, frame.sample_rate)
+    (packed,) = packer.resample(frame)
+    return packed
 
 
 def _gather(frames: Iterator[tuple[int, Channels]]) -> Iterator[tuple[int, Channels]]:

@@ -82,6 +82,12 @@ def test_json_of_several_recordings_is_one_a_line(diarize):
     assert [line[:12] for line in out.split("\n")] == ['{"schema":1,'] * 2
 
 
+def test_name_that_is_no_utf8_is_made_one(diarize, recordings):
+    (recordings / "a.wav").rename(recordings / os.fsdecode(b"a\xff.wav"))
+    code, out, _ = diarize(os.fsdecode(b"a\xff.wav"))
+    assert (code, out.split()[1]) == (0, "a?")
+
+
 @pytest.mark.parametrize("mode", ["server", "block", "blocks"])
 def test_modes_give_the_same_bytes(diarize, mode):
     assert diarize("--mode", mode, "a.wav", "--json", "-") == diarize("a.wav", "--json", "-")

@@ -260,6 +260,23 @@ def test_video_gives_its_first_audio_stream(tmp_path):
     assert abs(len(decode_file(tmp_path / "a.mp4").samples) / 16_000 - 1.0) < 0.06
 
 
+@pytest.mark.parametrize(("name", "codec"), [("a.m4a", "aac"), ("a.opus", "libopus")])
+@pytest.mark.parametrize("channel", [0, 6, 7])
+def test_eight_planes_are_read_and_no_more(tmp_path, name, codec, channel):
+    tones = np.stack([tone(1, 48_000, hz=200 + 100 * index) for index in range(8)], axis=1)
+    with av.open(str(tmp_path / name), "w") as container:
+        stream = container.add_stream(codec, rate=48_000)
+        stream.layout = "7.1"
+        frame = av.AudioFrame.from_ndarray(int16(tones).reshape(1, -1), format="s16", layout="7.1")
+        frame.sample_rate = 48_000
+        convert = av.AudioResampler(stream.format, "7.1", 48_000, frame_size=stream.frame_size)
+        for part in [*convert.resample(frame), *convert.resample(None)]:
+            container.mux(stream.encode(part))
+        container.mux(stream.encode(None))
+    samples = decode_file(tmp_path / name, channel=channel).samples[:16_000]
+    assert np.abs(np.fft.rfft(samples)).argmax() == 200 + 100 * channel
+
+
 def test_wrong_extension_does_not_matter(tmp_path):
     encode(tmp_path / "a.flac", "flac", 0.5)
     (tmp_path / "a.flac").rename(tmp_path / "a.mp3")
