@@ -78,9 +78,10 @@ class Recording:
         """Cluster, assign and stitch what was added; the blocks must cover ``num_samples`` samples."""
         geometry = self._profile.geometry
         order = sorted(self._classes)
-        classes = np.concatenate([self._classes[index] for index in order])
-        if order != list(range(len(order))) or len(classes) != geometry.num_windows(num_samples):
+        planned = [(block.index, block.num_windows) for block in plan_blocks(num_samples, geometry)]
+        if not planned or [(index, len(self._classes[index])) for index in order] != planned:
             raise InternalError("E_INTERNAL_BLOCKS", f"blocks {order} do not cover {num_samples} samples")
+        classes = np.concatenate([self._classes[index] for index in order])
         rows = LocalSpeakers.concatenate([self._rows[index] for index in order])
         with stage("clustering"):
             clustering = cluster(rows, classes, self._profile, options.bounds)
