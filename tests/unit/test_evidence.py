@@ -8,12 +8,15 @@ import pytest
 
 from diar.evidence import Evidence, merge_clusters
 
-SHARE = 0.3
+SHARE = 0.3  # of each row's speech that it may count as its own
 
 
 @pytest.fixture(scope="module")
 def constants(profile):
-    return profile.clustering
+    """Those of the first measurements, whatever the profile says now."""
+    return msgspec.structs.replace(
+        profile.clustering, kappa=2.0, c_s=1.0, b=0.9, vmax=15.0, lambda_=2.0, f0=0.1, min_cluster_s=0.5
+    )
 
 
 def unit(vectors):
@@ -85,7 +88,8 @@ class Direct:
 def merged(rows, constants, bounds, share=SHARE):
     """The clusters as sets of groups, and those of them that count."""
     vectors, speech, window, groups = rows
-    evidence = Evidence.of_groups(vectors, speech, window, groups, share, constants)
+    shares = np.broadcast_to(share, len(speech))
+    evidence = Evidence.of_groups(vectors, speech, window, groups, shares, constants)
     cluster, speakers = merge_clusters(evidence, constants, bounds)
     sets = {index: frozenset(np.flatnonzero(cluster == index).tolist()) for index in np.unique(cluster)}
     return set(sets.values()), [sets[index] for index in speakers]
@@ -103,6 +107,15 @@ def test_merging_is_that_of_the_formulas(seed, bounds, constants):
 def test_merging_of_clusters_too_short_to_count_is_that_of_the_formulas(seed, bounds, constants):
     rows = random_rows(seed, num_windows=9, seconds=(0.2, 1.5))
     assert merged(rows, constants, bounds)[0] == Direct(rows, constants).merge(*bounds)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_with_shares_of_their_own_are_merged_by_the_formulas(seed, constants):
+    rows = random_rows(seed)
+    share = np.random.default_rng(seed).uniform(0.05, 1, len(rows[1]))
+    for bounds in [(1, None), (4, 4)]:
+        expected = Direct(rows, constants, share).merge(*bounds)
+        assert merged(rows, constants, bounds, share)[0] == expected
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -136,7 +149,7 @@ def test_voices_heard_side_by_side_need_to_be_more_alike(constants):
 def test_rows_of_one_window_and_one_group_are_not_side_by_side(constants):
     window = np.array([0, 0, 0, 1, 1])
     groups = np.array([0, 0, 1, 1, 2])
-    evidence = Evidence.of_groups(np.eye(5), np.ones(5), window, groups, SHARE, constants)
+    evidence = Evidence.of_groups(np.eye(5), np.ones(5), window, groups, np.full(5, SHARE), constants)
     off_diagonal = evidence.together - np.diag(np.diag(evidence.together))
     np.testing.assert_array_equal(off_diagonal, [[0, 2, 0], [2, 0, 1], [0, 1, 0]])
     np.testing.assert_array_equal(evidence.rows, [2, 2, 1])
