@@ -152,11 +152,17 @@ def _turns(
     turns = []
     for index, cluster in enumerate(order):
         for start, end in _runs(active[:, cluster]):
-            margin = votes.margin[start:end, cluster].sum(dtype=np.float64)
-            weight = votes.votes[start:end, cluster].sum(dtype=np.float64)
-            confidence = 1 / (1 + np.exp(-margin / weight / MARGIN_SCALE))
-            turns.append(Turn(int(edges[start]), int(edges[end]), speaker_label(index), float(confidence)))
+            confidence = _confidence(votes, slice(start, end), int(cluster))
+            turns.append(Turn(int(edges[start]), int(edges[end]), speaker_label(index), confidence))
     return sorted(turns, key=lambda turn: turn.start)
+
+
+def _confidence(votes: _Votes, frames: slice, cluster: int) -> float:
+    """How sure a turn is: the share of its windows that hear the speaker, times their mean margin as 0 to 1."""
+    agreeing = votes.votes[frames, cluster].sum(dtype=np.float64)
+    share = agreeing / votes.windows[frames].sum(dtype=np.float64)
+    margin = votes.margin[frames, cluster].sum(dtype=np.float64) / agreeing
+    return float(share / (1 + np.exp(-margin / MARGIN_SCALE)))
 
 
 def _runs(active: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:

@@ -230,6 +230,14 @@ def test_confidence_is_the_mean_margin_through_a_logistic_function():
     assert [round(speaker.confidence, 3) for speaker in result.speakers] == [0.731, 0.007]
 
 
+def test_confidence_falls_with_the_windows_that_do_not_hear_the_speaker():
+    heard, missed = "- - 0 0 0 0 0 0 0", "0 0 0 0 0 - - - -"  # frames 2 to 8; of the second one 2 to 6
+    margin = np.full(2, MARGIN_SCALE)
+    result = stitched(windows(heard, missed), [[0, 1, 2]] * 2, 1_200, margin=margin)
+    share = 12 / 14  # frames 7 and 8 are heard by one of two windows
+    assert result.turns[0].confidence == pytest.approx(share / (1 + np.exp(-1)))
+
+
 def test_confidence_of_united_local_speakers_is_no_higher_than_that_of_each():
     result = stitched(windows("01 01 01 01 01 01 01 01 01"), [[0, 0, 1]], 1_000, margin=np.full(2, 0.1))
     assert round(result.turns[0].confidence, 3) == 0.731
