@@ -158,7 +158,7 @@ def _turns(
 
 
 def _confidence(votes: _Votes, frames: slice, cluster: int) -> float:
-    """How sure a turn is: the share of its windows that hear the speaker, times their mean margin as 0 to 1."""
+    """How sure a turn is: the share of windows that hear the speaker, times their mean margin as 0 to 1."""
     agreeing = votes.votes[frames, cluster].sum(dtype=np.float64)
     share = agreeing / votes.windows[frames].sum(dtype=np.float64)
     margin = votes.margin[frames, cluster].sum(dtype=np.float64) / agreeing

@@ -231,10 +231,10 @@ def test_confidence_is_the_mean_margin_through_a_logistic_function():
 
 
 def test_confidence_falls_with_the_windows_that_do_not_hear_the_speaker():
-    heard, missed = "- - 0 0 0 0 0 0 0", "0 0 0 0 0 - - - -"  # frames 2 to 8; of the second one 2 to 6
-    margin = np.full(2, MARGIN_SCALE)
-    result = stitched(windows(heard, missed), [[0, 1, 2]] * 2, 1_200, margin=margin)
-    share = 12 / 14  # frames 7 and 8 are heard by one of two windows
+    heard, missed = "0 0 0 0 0 0 0 0 0", "- - - - - - - - -"
+    result = stitched(windows(heard, heard, missed), [[0, 1, 2]] * 3, 1_400, margin=np.full(2, MARGIN_SCALE))
+    share = 16 / 21  # frames 0 and 1: 1 of 1 window; 2 and 3: 2 of 2; 4 to 8: 2 of 3; the rest is no turn
+    assert spans(result.turns) == [(0, 999, "SPEAKER_00")]
     assert result.turns[0].confidence == pytest.approx(share / (1 + np.exp(-1)))
 
 
