@@ -13,8 +13,13 @@ PCM = "PCM"
 RESULT = "RESULT"
 RTTM = "RTTM"
 RECORDING_OUTPUTS = (RESULT, RTTM, EMBEDDINGS)
+EVENT = "EVENT"
+FILE = "FILE"
 
 DIARIZE = "diarize"
+DIARIZE_EVENTS = "diarize_events"
+DIARIZE_STREAM = "diarize_stream"
+DIARIZE_FILE = "diarize_file"
 
 
 def nn_model(index: int) -> str:

@@ -11,7 +11,7 @@ import triton_python_backend_utils as pb_utils
 
 from diar.errors import InvalidAudio
 from diar.options import Options
-from diar.pipeline import diarize
+from diar.pipeline import Progress, diarize
 from diar.profile import SAMPLE_RATE, load_profile
 from diar.result import Diarization
 from diar.serving.answers import check_wanted, failed, start_logging
@@ -47,12 +47,22 @@ class TritonPythonModel:
     async def _diarize(self, request: pb_utils.InferenceRequest) -> Diarization:
         options = Options.from_parameters(json.loads(request.parameters()))
         samples = recording_samples(request, self._settings.max_recording_s)
-        stopwatch = Stopwatch()
+        return await self._diarize_samples(request, samples, options, Stopwatch())
+
+    async def _diarize_samples(
+        self,
+        request: pb_utils.InferenceRequest,
+        samples: Samples,
+        options: Options,
+        stopwatch: Stopwatch,
+        progress: Progress = lambda done, total: None,
+    ) -> Diarization:
+        """Diarize samples for the caller of ``request``."""
         slots = block_slots(
             self._settings.nn_model_names, self._settings.blocks_in_flight, lambda: check_wanted(request)
         )
         with stopwatch("total"):
-            result = await diarize(samples, self._profile, slots, options, stage=stopwatch)
+            result = await diarize(samples, self._profile, slots, options, progress, stopwatch)
         return replace(result, timings=stopwatch.seconds) if options.timings else result
 
 
