@@ -16,8 +16,8 @@ from diar.options import Options
 from diar.pipeline import BlockResult, Progress, RunBlock, diarize
 from diar.profile import Profile
 from diar.result import Diarization
-from diar.serving.stopwatch import Stopwatch
 from diar.spans import Samples
+from diar.stopwatch import Stopwatch
 from diar.tensors import BLOCK_OUTPUTS, EMBEDDINGS, LANES, LOGITS, PURE_EMBEDDINGS, SPAN, SPEECH
 from diar_client.connection import Connection
 from diar_client.retry import PATIENT, Deadline, Patience, persist

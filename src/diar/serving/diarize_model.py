@@ -17,8 +17,8 @@ from diar.result import Diarization
 from diar.serving.answers import check_wanted, failed, start_logging
 from diar.serving.nets import block_slots
 from diar.serving.settings import Instance, RecordingSettings
-from diar.serving.stopwatch import Stopwatch
 from diar.spans import Samples
+from diar.stopwatch import Stopwatch
 from diar.tensors import AUDIO, EMBEDDINGS, PCM, RESULT, RTTM
 
 
