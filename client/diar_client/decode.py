@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from diar.audio import check_samples
 from diar.errors import InvalidAudio
+from diar.profile import SAMPLE_RATE
 from diar.spans import Samples
 from diar_client.resample import Mixer, Mono, Resampler
 from diar_client.sound_file import Channels, SoundFile
@@ -52,17 +53,22 @@ def decode_file(path: str | os.PathLike[str], *, channel: int | None = None) -> 
         raise InvalidAudio("E_AUDIO_FILE", f"{name}: {err.strerror or err}") from None
 
 
-def decode_stream(stream: BinaryIO, name: str, *, channel: int | None = None) -> Decoded:
-    """As ``decode_file``, from an open seekable file. name: for messages."""
+def decode_stream(
+    stream: BinaryIO, name: str, *, channel: int | None = None, max_samples: int | None = None
+) -> Decoded:
+    """As ``decode_file``, from an open seekable file. name: for messages.
+
+    max_samples: InvalidAudio (E_AUDIO_TOO_LONG) as soon as there are more.
+    """
     sound = SoundFile(stream, name)
     mixer = Mixer(name, channel)
     meter = _Meter()
-    pcm = _collect(sound, mixer, meter)
+    pcm = _collect(sound, mixer, meter, max_samples)
     notes = list(sound.notes)
     if mixer.lost is not None:
         notes.append(f"its channels cancel each other: took channel {mixer.lost} instead of their average")
         meter = _Meter()
-        pcm = _collect(sound, Mixer(name, mixer.lost), meter)
+        pcm = _collect(sound, Mixer(name, mixer.lost), meter, max_samples)
     if meter.peak > LOUD:
         notes.append(f"got samples up to {meter.peak:.4g}, expected them in [-1, 1]: clipped")
     return Decoded(pcm, tuple(notes))
@@ -99,11 +105,16 @@ class _Meter:
         self.peak = max(self.peak, float(piece.max()), -float(piece.min()))
 
 
-def _collect(sound: SoundFile, mixer: Mixer, meter: _Meter) -> Pcm:
+def _collect(sound: SoundFile, mixer: Mixer, meter: _Meter, max_samples: int | None) -> Pcm:
     pcm = bytearray()  # grows in place, so that the peak is the size of the result
     for samples in _resampled(sound, mixer, meter):
         clipped = np.clip(samples, np.float32(-1), np.float32(32767 / 32768))
         pcm += np.rint(clipped * np.float32(32768)).astype(np.int16).tobytes()
+        if max_samples is not None and len(pcm) > 2 * max_samples:
+            raise InvalidAudio(
+                "E_AUDIO_TOO_LONG",
+                f"{sound.name}: got more than {max_samples / SAMPLE_RATE:.3f} s of audio, the limit",
+            )
     return np.frombuffer(pcm, np.int16)
 
 

@@ -25,10 +25,12 @@ from diar.tensors import AUDIO, EMBEDDINGS, PCM, RESULT, RTTM
 class TritonPythonModel:
     """Triton's view of ``diar.pipeline.diarize``."""
 
+    _settings_kind: type[RecordingSettings] = RecordingSettings
+
     def initialize(self, args: Mapping[str, str]) -> None:
         """Read the settings; SetupError says what is wrong in them."""
         start_logging(args["model_name"])
-        self._settings = Instance.from_arguments(args).settings(RecordingSettings)
+        self._settings = Instance.from_arguments(args).settings(self._settings_kind)
         self._profile = load_profile(self._settings.profile)
 
     async def execute(

@@ -49,7 +49,47 @@ class RecordingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     @property
     def nn_model_names(self) -> list[str]:
         """``nn_models`` as a list."""
-        return [name.strip() for name in self.nn_models.split(",")]
+        return split_names(self.nn_models)
+
+
+class FileSettings(RecordingSettings, frozen=True, forbid_unknown_fields=True):
+    """Parameters of the model that takes files.
+
+    max_file_bytes: largest file accepted. max_decode_s, max_decode_bytes: what decoding it may take.
+    """
+
+    max_file_bytes: Count
+    max_decode_s: Count
+    max_decode_bytes: Count
+
+
+class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of the model that takes live recordings.
+
+    nn_models, blocks_in_flight: as above, but for all streams together. max_streams: streams at once.
+    max_stream_s, max_chunk_s: longest recording and longest piece of one accepted. idle_s: a stream that
+    sends nothing for so long is given up.
+    """
+
+    profile: str
+    nn_models: str
+    blocks_in_flight: Count
+    max_streams: Count
+    max_stream_s: Count
+    max_chunk_s: Count
+    idle_s: Count
+    shm_default_bytes: Count
+    shm_growth_bytes: Count
+
+    @property
+    def nn_model_names(self) -> list[str]:
+        """``nn_models`` as a list."""
+        return split_names(self.nn_models)
+
+
+def split_names(names: str) -> list[str]:
+    """Names with commas between them as a list."""
+    return [name.strip() for name in names.split(",")]
 
 
 @dataclass(frozen=True)
