@@ -57,6 +57,7 @@ def session(onnx):
     return onnxruntime.InferenceSession(str(onnx), options)
 
 
+_output_shapes = {}  # by ONNX file and input shape
 freed = []  # "context", "engine", "runtime", in the order in which such objects went
 
 
@@ -129,8 +130,11 @@ class _Context:
         if name != self._names[0] or not fits or self._content["fault"] == "set_input_shape":
             self._logger.log(ILogger.ERROR, f"invalid shape {shape}")
             return False
-        zeros = np.zeros(shape, np.float32)
-        self._shapes = {name: shape, self._names[1]: self._session.run(None, {name: zeros})[0].shape}
+        key = (self._content["onnx"], shape)
+        if key not in _output_shapes:
+            zeros = np.zeros(shape, np.float32)
+            _output_shapes[key] = self._session.run(None, {name: zeros})[0].shape
+        self._shapes = {name: shape, self._names[1]: _output_shapes[key]}
         return True
 
     def get_tensor_shape(self, name):

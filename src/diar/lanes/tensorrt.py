@@ -132,9 +132,7 @@ def open_plan(
     device: torch.device,
 ) -> TensorRtLane:
     """The lane of the plan that agrees with all that runs on ``device``; see ``find_plan`` for the rest."""
-    properties = torch.cuda.get_device_properties(device)
-    host = Host(properties.name, f"sm{properties.major}{properties.minor}")
-    plan = find_plan(folder, onnx, shapes, profile, precision, host, installed_version)
+    plan = find_plan(folder, onnx, shapes, profile, precision, host_of(device), installed_version)
     return TensorRtLane(
         plan,
         folder,
@@ -142,6 +140,12 @@ def open_plan(
         load_module(plan.flavour),
         lambda: torch.cuda.current_stream(device).cuda_stream,
     )
+
+
+def host_of(device: torch.device) -> Host:
+    """Model and compute capability of a CUDA device."""
+    properties = torch.cuda.get_device_properties(device)
+    return Host(properties.name, f"sm{properties.major}{properties.minor}")
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:

@@ -8,6 +8,7 @@ import torch
 
 from diar.errors import SetupError
 from diar.gpus import Gpu, find_gpu
+from diar.lanes.tensorrt import host_of
 from diar.plans import Flavour, Host, Precision
 
 
@@ -23,10 +24,7 @@ class Target:
 
 def local_gpu() -> Host | None:
     """This machine's first GPU."""
-    if not torch.cuda.is_available():
-        return None
-    properties = torch.cuda.get_device_properties(0)
-    return Host(properties.name, f"sm{properties.major}{properties.minor}")
+    return host_of(torch.device("cuda:0")) if torch.cuda.is_available() else None
 
 
 def choose_target(

@@ -50,6 +50,10 @@ class _Rewriter:
         for node in graph.node:
             if node.op_type == "Constant" and node.attribute[0].name == "value":
                 self._constants[node.output[0]] = node.attribute[0].t
+            elif (
+                node.op_type == "Identity" and node.input[0] in self._constants
+            ):  # equal weights, stored once
+                self._constants[node.output[0]] = self._constants[node.input[0]]
         self._floats |= {name for name, tensor in self._constants.items() if tensor.data_type == _FLOAT}
         self._full = ancestors(graph.node, FULL_PRECISION)
         self._computed_in_half: set[str] = set()
