@@ -97,12 +97,11 @@ class BlockRunner:
         Raises InvalidAudio for another length or samples that are none, InternalError if a network answers
         with NaN or infinity.
         """
+        if span.ndim == 1 and self._geometry.windows_of_span(len(span)) is None:
+            raise InvalidAudio("E_SPAN_LENGTH", _expected_lengths(len(span), self._geometry))
         check_samples(span, what="SPAN")
         if span.dtype != np.float32:
             raise InvalidAudio("E_SPAN_DTYPE", f"SPAN: got {span.dtype}, expected float32")
-        num_windows = self._geometry.windows_of_span(len(span))
-        if num_windows is None:
-            raise InvalidAudio("E_SPAN_LENGTH", _expected_lengths(len(span), self._geometry))
         with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
             samples = torch.from_numpy(np.require(span, requirements=["C", "W"]))  # or torch warns
             result = self._run(samples.to(self._device, non_blocking=True), embeddings)

@@ -11,7 +11,7 @@ from torch import nn
 
 from diar.errors import SetupError
 from diar.lanes import choose, exact
-from diar.lanes.choose import choose_lane, has_amx, onnx_file
+from diar.lanes.choose import choose_lane, onnx_file
 from diar.lanes.exact import ExactLane
 
 CPU = torch.device("cpu")
@@ -197,7 +197,3 @@ def test_closing_drops_the_network(lane):
         chosen.close()
         with pytest.raises(AttributeError):
             chosen.run(rows())
-
-
-def test_amx_is_what_the_processor_says():
-    assert isinstance(has_amx(), bool)
