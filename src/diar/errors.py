@@ -38,6 +38,12 @@ class InvalidOption(DiarError):
     code = "INVALID_ARG"
 
 
+class StreamExpired(DiarError):
+    """A live recording is not there: never started, ended, silent for too long, or lost with its server."""
+
+    code = "INVALID_ARG"
+
+
 class Overloaded(DiarError):
     """Too much work at once; the same request may succeed later."""
 
@@ -70,6 +76,7 @@ _BY_WORD: dict[str, type[DiarError]] = {
     "E_AUDIO": InvalidAudio,
     "E_SPAN": InvalidAudio,
     "E_OPTION": InvalidOption,
+    "E_STREAM": StreamExpired,
     "E_OVERLOADED": Overloaded,
     "E_NETS": NetsUnavailable,
     "E_CANCELLED": Cancelled,
