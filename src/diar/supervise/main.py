@@ -90,21 +90,41 @@ def watch(server: TritonServer, signals: StopSignals) -> None:
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
-        prog="serve",
-        description="Start the diarization server and keep it running until Ctrl-C or SIGTERM.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        prog="serve", description="Start the diarization server and run it until Ctrl-C or SIGTERM."
     )
-    parser.add_argument("--model-repository", type=Path, default=Path("model_repository"), metavar="DIR")
-    parser.add_argument("--address", default="127.0.0.1", help="interface to listen on; 0.0.0.0 is all")
-    parser.add_argument("--http-port", type=int, default=8000, metavar="PORT")
-    parser.add_argument("--grpc-port", type=int, default=8001, metavar="PORT")
-    parser.add_argument("--metrics-port", type=int, default=8002, metavar="PORT")
+    add = parser.add_argument
+    add(
+        "--model-repository", type=Path, default=Path("model_repository"), metavar="DIR", help="what to serve"
+    )
+    add(
+        "--address",
+        default="127.0.0.1",
+        help="interface to listen on, 0.0.0.0 for all (default: %(default)s)",
+    )
+    for protocol, port in (("http", 8000), ("grpc", 8001), ("metrics", 8002)):
+        add(f"--{protocol}-port", type=int, default=port, metavar="PORT", help="default: %(default)s")
     device = parser.add_mutually_exclusive_group()
     device.add_argument("--cpu", dest="device", action="store_const", const="cpu", help="use no GPU")
-    device.add_argument("--gpu", dest="device", action="store_const", const="gpu", help="use the GPU")
-    parser.add_argument("--start-timeout", type=float, default=300.0, metavar="SECONDS")
-    parser.add_argument(
-        "--exit-timeout", type=int, default=30, metavar="SECONDS", help="for running requests, at the end"
+    device.add_argument(
+        "--gpu",
+        dest="device",
+        action="store_const",
+        const="gpu",
+        help="use the GPU (default: if there is one)",
+    )
+    add(
+        "--start-timeout",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="how long loading may take (default: %(default)g)",
+    )
+    add(
+        "--exit-timeout",
+        type=int,
+        default=30,
+        metavar="SECONDS",
+        help="how long running requests may take at the end (default: %(default)s)",
     )
     return parser.parse_args(arguments)
 

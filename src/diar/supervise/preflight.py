@@ -7,16 +7,18 @@ import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from diar.artifacts import file_sha256
 from diar.errors import SetupError
-from diar.profile import SAMPLE_RATE, Profile, Weights, load_profile
+from diar.network_files import Network, making_command, onnx_file
+from diar.profile import SAMPLE_RATE, Profile, load_profile
 from diar.supervise.launch import Addresses
 from diar.supervise.repository import Model
 
 PCM_BYTES = 2  # of one sample as clients send it
 _MIB = 1 << 20
-_ONNX_FILES = ("segmentation.onnx", "campplus_trunk.onnx")
+_NETWORKS: tuple[Network, ...] = get_args(Network)
 
 
 def has_gpu() -> bool:
@@ -58,12 +60,11 @@ def check_files(models: Sequence[Model], repository: Path, *, cpu: bool) -> None
             _check_weights(profile, engines / "weights")
             lanes = {model.parameters.get(f"{network}_lane") for network in ("segmentation", "embedding")}
             if cpu and lanes != {"exact"}:
-                _check_onnx(engines / "onnx")
+                _check_onnx(profile, engines)
 
 
 def _check_weights(profile: Profile, folder: Path) -> None:
-    wanted: list[Weights] = [profile.segmentation.weights, profile.embedding.weights]
-    for weights in wanted:
+    for weights in profile.weights:
         file = folder / weights.file
         if not file.is_file():
             raise SetupError("E_WEIGHTS", f"no weights at {file}; run scripts/fetch_weights")
@@ -73,10 +74,11 @@ def _check_weights(profile: Profile, folder: Path) -> None:
             )
 
 
-def _check_onnx(folder: Path) -> None:
-    for name in _ONNX_FILES:
-        if not (folder / name).is_file():
-            raise SetupError("E_ONNX", f"no ONNX file at {folder / name}; run scripts/export_onnx")
+def _check_onnx(profile: Profile, engines: Path) -> None:
+    for network in _NETWORKS:
+        file = onnx_file(profile, network, engines)
+        if not file.is_file():
+            raise SetupError("E_ONNX", f"no ONNX file at {file}; run {making_command(profile, network)}")
 
 
 def needed_shared_memory(models: Sequence[Model]) -> int:
