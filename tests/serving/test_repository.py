@@ -61,7 +61,8 @@ def test_memory_at_the_start_holds_the_blocks_in_flight(repository, profile):
     vectors = windows * geometry.local_speakers * dim * 4
     logits = windows * geometry.frames * geometry.num_classes * 4
     block = geometry.span_samples() * 4 + logits + 2 * vectors + windows * geometry.local_speakers * 4
-    nets, recordings = read_models(repository)
+    models = {model.name: model for model in read_models(repository)}
+    nets, recordings = models["diar_nn_g0"], models["diarize"]
     assert block == pytest.approx(3.3e6, rel=0.01)  # as the comments say
     assert nets.number("shm_default_bytes") > block
     assert recordings.number("shm_default_bytes") > 2 * block * int(recordings.parameters["blocks_in_flight"])
