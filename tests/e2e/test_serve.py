@@ -55,7 +55,7 @@ def test_only_the_asked_for_address_is_bound(server):
 def test_ctrl_c_ends_it_with_exit_code_0_and_nothing_left(serve):
     served = serve()
     processes = psutil.Process(served.process.pid).children(recursive=True)
-    assert len(processes) == 4  # tritonserver and three stubs
+    assert len(processes) >= 4  # tritonserver and at least three stubs
     assert served.regions()
     assert served.stop(signal.SIGINT) == 0
     assert [process for process in processes if process.is_running()] == []
