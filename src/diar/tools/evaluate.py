@@ -65,9 +65,9 @@ def score_file(diarize: Diarize, audio: Path, rttm: Path, *, known_count: bool =
 
 
 def local_diarizer(profile: Profile, engines_dir: Path, lane: str, threads: int) -> Diarize:
-    """Diarize in this process, the networks on its CPU."""
+    """Diarize in this process, the networks of ``engines_dir/build`` on its CPU."""
     runner = BlockRunner(
-        profile, engines_dir, "cpu", segmentation_lane=lane, embedding_lane=lane, threads=threads
+        profile, engines_dir / "build", "cpu", segmentation_lane=lane, embedding_lane=lane, threads=threads
     )
     return lambda samples, options: diarize_local(samples, profile, runner, options)
 
