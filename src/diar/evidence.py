@@ -51,10 +51,9 @@ class Evidence:
         (row,) the part of each one's speech that it counts as its own, since windows overlap.
         """
         count = int(groups.max()) + 1
-        r2 = np.clip(speech / (speech + constants.c_s), 0.2, 0.9)
-        nu = constants.kappa * share * r2 / (1 - r2)
+        nu, pull = row_evidence(vectors, speech, share, constants)
         force = np.zeros((count, vectors.shape[1]))
-        np.add.at(force, groups, (nu / np.sqrt(r2))[:, None] * vectors)
+        np.add.at(force, groups, pull)
         together = np.zeros((count, count))
         for lag in range(1, len(window)):
             same = np.flatnonzero(window[lag:] == window[:-lag])
@@ -68,6 +67,32 @@ class Evidence:
             together + together.T,
             np.bincount(groups, share * speech, count).astype(np.float64),
         )
+
+
+def row_evidence(
+    vectors: Floats, speech: Floats, share: Floats, constants: ClusteringConstants
+) -> tuple[Floats, Floats]:
+    """Precision (row,) of unit vectors, and the vectors (row, dim) weighed by it; both add up.
+
+    speech, share: as in ``Evidence.of_groups``.
+    """
+    r2 = np.clip(speech / (speech + constants.c_s), 0.2, 0.9)
+    nu = constants.kappa * share * r2 / (1 - r2)
+    return nu, (nu / np.sqrt(r2))[:, None] * vectors
+
+
+def capped(nu: Floats, force: Floats, constants: ClusteringConstants) -> tuple[Floats, Floats]:
+    """Precision of a speaker and its mean times that: however long it was heard, at most ``vmax``.
+
+    nu: (cluster,). force: (cluster, dim).
+    """
+    v = nu / (1 + nu / constants.vmax)
+    return v, (v / nu)[:, None] * force
+
+
+def log_likelihood(v: Floats, norm2: Floats, constants: ClusteringConstants) -> Floats:
+    """Of a speaker's evidence, but for a constant: precision and squared length of the mean times it."""
+    return np.asarray(norm2 / (1 / constants.b + v) - np.log1p(constants.b * v))
 
 
 def merge_clusters(
@@ -155,9 +180,8 @@ class _Merger:
 
     def _refresh(self, i: int) -> None:
         """Mean and capped precision of cluster i, and its own log-likelihood."""
-        nu = self.evidence.nu[i]
-        self._v[i] = nu / (1 + nu / self.constants.vmax)
-        self._m[i] = self._v[i] / nu * self.evidence.force[i]
+        at = slice(i, i + 1)
+        self._v[at], self._m[at] = capped(self.evidence.nu[at], self.evidence.force[at], self.constants)
         self._own[i] = self._likelihood(self._v[i], self._m[i] @ self._m[i])
 
     def _row(self, i: int) -> Floats:
@@ -173,5 +197,4 @@ class _Merger:
         return np.asarray(row)
 
     def _likelihood(self, v: Floats, norm2: Floats) -> Floats:
-        b = self.constants.b
-        return np.asarray(norm2 / (1 / b + v) - np.log1p(b * v))
+        return log_likelihood(v, norm2, self.constants)
