@@ -5,118 +5,141 @@ The server then holds no more than the blocks in flight, whatever the recording'
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-import numpy.typing as npt
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
 
 from diar.audio import check_samples
-from diar.errors import InvalidAudio
 from diar.options import Options
-from diar.pipeline import BlockResult, Progress, RunBlock, diarize
+from diar.pipeline import BlockResult, Recording
 from diar.profile import Profile
 from diar.result import Diarization
-from diar.spans import Samples
+from diar.spans import Block, Samples, plan_blocks, take_span
 from diar.stopwatch import Stopwatch
-from diar.tensors import BLOCK_OUTPUTS, EMBEDDINGS, LANES, LOGITS, PURE_EMBEDDINGS, SPAN, SPEECH
 from diar_client.connection import Connection
-from diar_client.retry import PATIENT, Deadline, Patience, persist
-from diar_client.served import find_nn_models, learn_profile
+from diar_client.nets import NetPool
+from diar_client.retry import Deadline, Patience
+from diar_client.served import find_nn_models, learn
 from diar_client.session import Session
 
-IN_FLIGHT = 2  # blocks per diar_nn: one computes while the next one is on its way
+
+@dataclass(frozen=True)
+class BlockDone:
+    """A block that has been run. start, end: of its span, in samples. done: blocks by now, of ``total``."""
+
+    index: int
+    start: int
+    end: int
+    done: int
+    total: int
 
 
-class BlockClient(Session):
-    """Runs single blocks on one ``diar_nn_g<i>``. See ``Session``.
+class AsyncBlockRun:
+    """One recording in block mode. Iterate to run its blocks, then ask for the result.
 
-    model: its name; None takes the first that is ready.
+    What has been run stays so: after an error, iterating again goes on with the blocks that are missing. The
+    samples are given up with the last block. The same bytes as the model ``diarize``.
+
+    samples: (samples,) 16 kHz mono, float32 in [-1, 1] or int16. timeout_s: of one iteration.
     """
 
     def __init__(
         self,
-        url: str = "grpc://127.0.0.1:8001",
-        *,
-        model: str | None = None,
-        timeout_s: float | None = 600.0,
-        patience: Patience = PATIENT,
+        connection: Connection,
+        samples: Samples,
+        options: Options,
+        timeout_s: float | None,
+        patience: Patience,
     ) -> None:
-        super().__init__(url, timeout_s=timeout_s, patience=patience)
-        self._wanted = model
-        self._found: tuple[str, Profile] | None = None
+        check_samples(samples)
+        self._connection = connection
+        self._samples: Samples | None = samples
+        self._num_samples = len(samples)
+        self._options = options
+        self._timeout_s = timeout_s
+        self._patience = patience
+        self._stopwatch = Stopwatch()
+        self._profile: Profile | None = None
+        self._recording: Recording | None = None
+        self._done: set[int] = set()
 
-    @property
-    def profile(self) -> Profile:
-        """What the model serves, asked once. Raises ServerRefused, ServerUnreachable."""
-        return self._find()[1]
+    async def __aiter__(self) -> AsyncGenerator[BlockDone, None]:
+        """Run the blocks that are missing; yields each when it is done, in any order."""
+        if self._samples is None:
+            return
+        with self._stopwatch("blocks"):
+            deadline = Deadline(self._timeout_s)
+            models = await find_nn_models(self._connection)
+            if self._recording is None:
+                served = await learn(self._connection, models[0])  # one repository: the others serve the same
+                self._profile, self._recording = served.profile, Recording(served.profile)
+            pool = NetPool(self._connection, models, deadline, self._patience)
+            async with aclosing(self._run(pool, self._recording, self._samples)) as blocks:
+                async for block in blocks:
+                    yield block
+            self._samples = None
 
-    def run(self, span: npt.NDArray[np.float32]) -> BlockResult:
-        """Run one block.
-
-        span: (samples,) float32 in [-1, 1], ``window + (n - 1) * hop`` long for a block of n windows.
-
-        Raises InvalidAudio for another length or type; Overloaded, NetsUnavailable, ServerUnreachable after
-        retries; ServerRefused; Cancelled when ``timeout_s`` is over.
-        """
-        if span.dtype != np.float32:
-            raise InvalidAudio("E_SPAN_DTYPE", f"{SPAN}: got {span.dtype}, expected float32")
-        check_samples(span, what=SPAN)
-        deadline = Deadline(self._timeout_s)
-        model, _ = self._find()
-        return self._run(_call(nn_slot(self._connection, model, deadline, self._patience), span))
-
-    def _find(self) -> tuple[str, Profile]:
-        if self._found is None:
-            model = self._wanted or self._run(find_nn_models(self._connection))[0]
-            self._found = model, self._run(learn_profile(self._connection, model))
-        return self._found
-
-
-async def _call(slot: RunBlock, span: npt.NDArray[np.float32]) -> BlockResult:
-    return await slot(span)
-
-
-async def diarize_in_blocks(
-    connection: Connection,
-    samples: Samples,
-    options: Options,
-    deadline: Deadline,
-    patience: Patience,
-    progress: Progress,
-) -> Diarization:
-    """Diarize one recording on every ``diar_nn_g<i>`` that is ready; the same bytes as the model ``diarize``.
-
-    samples: (samples,) 16 kHz mono, float32 in [-1, 1] or int16. progress is called in this event loop.
-    """
-    models = await find_nn_models(connection)
-    profile = await learn_profile(connection, models[0])  # one repository: the others serve the same
-    slots = [nn_slot(connection, model, deadline, patience) for _ in range(IN_FLIGHT) for model in models]
-    stopwatch = Stopwatch()
-    with stopwatch("total"):
-        result = await diarize(samples, profile, slots, options, progress, stopwatch)
-    return replace(result, timings=stopwatch.seconds) if options.timings else result
-
-
-def nn_slot(connection: Connection, model: str, deadline: Deadline, patience: Patience) -> RunBlock:
-    """A slot of ``pipeline.diarize``: runs one block at a time on ``model``, retrying what may succeed."""
-
-    async def run(span: npt.NDArray[np.float32]) -> BlockResult:
-        return await persist(
-            lambda left_s: _run_block(connection, model, span, left_s), deadline, patience, connection.url
+    async def result(self) -> Diarization:
+        """Run what is missing, then cluster and stitch."""
+        async for _ in self:
+            pass
+        assert self._recording
+        result = await asyncio.to_thread(
+            self._recording.finish, self._num_samples, self._options, self._stopwatch
         )
+        if not self._options.timings:
+            return result
+        seconds = self._stopwatch.seconds
+        return replace(result, timings={**seconds, "total": sum(seconds.values())})
 
-    return run
+    async def _run(
+        self, pool: NetPool, recording: Recording, samples: Samples
+    ) -> AsyncGenerator[BlockDone, None]:
+        assert self._profile
+        blocks = plan_blocks(len(samples), self._profile.geometry)
+        waiting = deque(block for block in blocks if block.index not in self._done)
+        running: dict[asyncio.Task[BlockResult], Block] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < pool.size:
+                    block = waiting.popleft()
+                    running[asyncio.ensure_future(pool.run(take_span(samples, block)))] = block
+                finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in finished:
+                    block = running.pop(task)
+                    recording.add(block, task.result())
+                    self._done.add(block.index)
+                    end = min(block.start + block.num_samples, self._num_samples)
+                    yield BlockDone(block.index, block.start, end, len(self._done), len(blocks))
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _run_block(
-    connection: Connection, model: str, span: npt.NDArray[np.float32], timeout_s: float | None
-) -> BlockResult:
-    outputs = await connection.infer(model, {SPAN: span}, BLOCK_OUTPUTS, timeout_s=timeout_s)
-    segmentation_lane, embedding_lane = (lane.decode() for lane in outputs[LANES])
-    return BlockResult(
-        outputs[LOGITS],
-        outputs[EMBEDDINGS],
-        outputs[SPEECH],
-        outputs[PURE_EMBEDDINGS],
-        (segmentation_lane, embedding_lane),
-    )
+class BlockRun:
+    """An AsyncBlockRun for blocking callers."""
+
+    def __init__(self, session: Session[Any], inner: AsyncBlockRun) -> None:
+        self._session = session  # kept alive
+        self._inner = inner
+
+    def __iter__(self) -> Iterator[BlockDone]:
+        """See ``AsyncBlockRun``."""
+        blocks = self._inner.__aiter__()
+        try:
+            while block := self._session.run_async(_next(blocks)):
+                yield block
+        finally:
+            self._session.run_async(blocks.aclose())
+
+    def result(self) -> Diarization:
+        """See ``AsyncBlockRun.result``."""
+        return self._session.run_async(self._inner.result())
+
+
+async def _next(blocks: AsyncGenerator[BlockDone, None]) -> BlockDone | None:
+    return await anext(blocks, None)

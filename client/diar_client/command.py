@@ -12,11 +12,12 @@ from diar.errors import DiarError, SetupError
 from diar.options import Options
 from diar.result import Diarization
 from diar_client import exit_codes
-from diar_client.client import DiarizationClient, recording_name
+from diar_client.client import DiarizationClient
 from diar_client.decode import decode_file
 from diar_client.display import Display
 from diar_client.failures import ServerRefused, ServerUnreachable
 from diar_client.outputs import Output
+from diar_client.recordings import recording_name
 
 EXAMPLES = """examples:
   diarize meeting.mp3                          RTTM to standard output

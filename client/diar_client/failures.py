@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from diar.errors import Cancelled, DiarError, InternalError, NetsUnavailable, Overloaded, parse_error
+from diar.errors import (
+    Cancelled,
+    DiarError,
+    InternalError,
+    NetsUnavailable,
+    Overloaded,
+    StreamExpired,
+    parse_error,
+)
 
 
 class ServerUnreachable(DiarError):
@@ -27,7 +35,15 @@ class ServerRefused(DiarError):
         """The error for an answer that is not of Triton's protocol."""
         return cls("E_SERVER_PROTOCOL", f"what answers at {url} is no Triton server")
 
+    @classmethod
+    def not_trusted(cls, url: str) -> ServerRefused:
+        """The error for a certificate that nobody known has signed, or that is another host's."""
+        return cls("E_SERVER_CERTIFICATE", f"{url}: its certificate is not one to trust (see ca)")
 
+
+FULL_QUEUE = ("Exceeds maximum queue size", "Request timeout expired")  # a stream's errors carry no status
+RESTRICTED = "is restricted, expecting header"
+LOST_SEQUENCE = "must specify the START flag"
 RETRYABLE = (Overloaded, NetsUnavailable, ServerUnreachable)
 
 
@@ -44,11 +60,15 @@ def server_error(url: str, code: str, message: str) -> DiarError:
     if error := parse_error(message):
         return error
     text = f"{url}: {' '.join(message.split())}"
+    if RESTRICTED in message or code in ("401", "403"):
+        return ServerRefused("E_SERVER_KEY", f"{url}: it wants an API key, and not the one it was given")
+    if LOST_SEQUENCE in message:
+        return StreamExpired("E_STREAM_EXPIRED", f"{url}: the stream is known no more; start a new one")
     if "is not healthy" in message:
         return NetsUnavailable("E_NETS_STUB", text)
     if code in ("NOT_FOUND", "404") or "has no available versions" in message:
         return NetsUnavailable("E_NETS_MODEL", text)
-    if code in ("UNAVAILABLE", "503"):
+    if code in ("UNAVAILABLE", "503") or any(text in message for text in FULL_QUEUE):
         return Overloaded("E_OVERLOADED", text)
     if code in ("CANCELLED", "DEADLINE_EXCEEDED"):
         return Cancelled("E_CANCELLED", text)

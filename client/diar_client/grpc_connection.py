@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import grpc
 import numpy as np
 from tritonclient.grpc import InferInput, InferRequestedOutput
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from diar.errors import DiarError
+from diar_client.access import Access
 from diar_client.connection import (
     CONNECT_S,
+    NO_SEQUENCE,
+    InSequence,
     Parameters,
     Tensor,
     microseconds,
     take_outputs,
     wire_type,
 )
-from diar_client.failures import ServerUnreachable, no_answer_in_time, server_error
+from diar_client.failures import ServerRefused, ServerUnreachable, no_answer_in_time, server_error
 
 _T = TypeVar("_T")
 
@@ -48,12 +52,18 @@ BROKEN_CONNECTION = (  # gRPC reports these as UNAVAILABLE itself: no server sai
 )
 
 
-class GrpcConnection:
-    """See ``Connection``. address: ``host:port``."""
+BAD_CERTIFICATE = ("certificate_verify_failed", "hostname verification", "peer name")
 
-    def __init__(self, url: str, address: str) -> None:
+
+class GrpcConnection:
+    """See ``EventConnection``. address: ``host:port``. secure: with TLS."""
+
+    def __init__(self, url: str, address: str, access: Access, secure: bool) -> None:
         self.url = url
-        self._client = InferenceServerClient(address, channel_args=CHANNEL)
+        self._metadata = access.grpc_metadata()
+        self._client = InferenceServerClient(
+            address, ssl=secure, root_certificates=access.ca, channel_args=CHANNEL
+        )
 
     async def infer(
         self,
@@ -62,6 +72,7 @@ class GrpcConnection:
         outputs: Sequence[str],
         parameters: Parameters | None = None,
         timeout_s: float | None = None,
+        sequence: InSequence = NO_SEQUENCE,
     ) -> dict[str, Tensor]:
         """See ``Connection.infer``."""
         call = self._client.infer(
@@ -71,19 +82,65 @@ class GrpcConnection:
             parameters=dict(parameters or {}),
             timeout=microseconds(timeout_s),
             client_timeout=timeout_s,
+            sequence_id=sequence.id,
+            sequence_start=sequence.start,
+            sequence_end=sequence.end,
+            headers=self._metadata,
         )
         result = await self._wait(call, no_answer_in_time(self.url))
         return take_outputs(self.url, model, outputs, result)
 
+    async def infer_events(
+        self,
+        model: str,
+        inputs: Mapping[str, Tensor],
+        output: str,
+        parameters: Parameters | None = None,
+        timeout_s: float | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """See ``EventConnection.infer_events``."""
+
+        async def requests() -> AsyncIterator[dict[str, Any]]:
+            yield {
+                "model_name": model,
+                "inputs": [_input(name, array) for name, array in inputs.items()],
+                "outputs": [InferRequestedOutput(output)],
+                "parameters": dict(parameters or {}),
+                "timeout": microseconds(timeout_s),
+            }
+
+        answers = self._client.stream_infer(requests(), stream_timeout=timeout_s, headers=self._metadata)
+        try:
+            while True:
+                try:
+                    result, error = await answers.__anext__()
+                except StopAsyncIteration:
+                    return
+                except grpc.aio.AioRpcError as err:
+                    raise self._stream_error(err) from None
+                if error is not None:
+                    raise self._error(error)
+                yield take_outputs(self.url, model, [output], result)[output][0]
+        finally:
+            answers.cancel()  # if the caller has had enough the job ends there, too
+
     async def model_config(self, model: str) -> dict[str, Any]:
         """See ``Connection.model_config``."""
-        answer = await self._ask(self._client.get_model_config(model, as_json=True, client_timeout=CONNECT_S))
+        answer = await self._ask(
+            self._client.get_model_config(
+                model, as_json=True, client_timeout=CONNECT_S, headers=self._metadata
+            )
+        )
         config: dict[str, Any] = answer["config"]
         return config
 
     async def is_ready(self, model: str) -> bool:
         """See ``Connection.is_ready``."""
-        return bool(await self._ask(self._client.is_model_ready(model, client_timeout=CONNECT_S)))
+        return bool(
+            await self._ask(
+                self._client.is_model_ready(model, client_timeout=CONNECT_S, headers=self._metadata)
+            )
+        )
 
     async def close(self) -> None:
         """See ``Connection.close``."""
@@ -103,8 +160,19 @@ class GrpcConnection:
             raise self._error(err) from None
 
     def _error(self, err: InferenceServerException) -> DiarError:
-        code, message = _code(err), err.message() or ""
-        if code == "UNAVAILABLE" and any(text in message.lower() for text in BROKEN_CONNECTION):
+        return self._named(_code(err), err.message() or "")
+
+    def _stream_error(self, err: grpc.aio.AioRpcError) -> DiarError:
+        if err.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return no_answer_in_time(self.url)
+        return self._named(err.code().name, err.details() or "")
+
+    def _named(self, code: str, message: str) -> DiarError:
+        """The error for a gRPC status. Those that the connection's end makes itself are UNAVAILABLE, too."""
+        lower = message.lower()
+        if code == "UNAVAILABLE" and any(text in lower for text in BAD_CERTIFICATE):
+            return ServerRefused.not_trusted(self.url)
+        if code == "UNAVAILABLE" and any(text in lower for text in BROKEN_CONNECTION):
             return ServerUnreachable.at(self.url, message)
         return server_error(self.url, code, message)
 

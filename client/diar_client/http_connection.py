@@ -17,8 +17,11 @@ from tritonclient.http.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
 from diar.errors import DiarError
+from diar_client.access import Access
 from diar_client.connection import (
     CONNECT_S,
+    NO_SEQUENCE,
+    InSequence,
     Parameters,
     Tensor,
     microseconds,
@@ -32,12 +35,13 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 
 
 class HttpConnection:
-    """See ``Connection``. address: ``host:port[/base]``."""
+    """See ``Connection``. address: ``http://host:port[/base]``, https if secure."""
 
-    def __init__(self, url: str, address: str) -> None:
+    def __init__(self, url: str, address: str, access: Access, secure: bool) -> None:
         self.url = url
-        self._base = f"http://{address}/v2"
-        self._session = aiohttp.ClientSession()
+        self._base = f"{address}/v2"
+        connector = aiohttp.TCPConnector(ssl=access.ssl_context()) if secure else None
+        self._session = aiohttp.ClientSession(headers=access.http_headers(), connector=connector)
 
     async def infer(
         self,
@@ -46,6 +50,7 @@ class HttpConnection:
         outputs: Sequence[str],
         parameters: Parameters | None = None,
         timeout_s: float | None = None,
+        sequence: InSequence = NO_SEQUENCE,
     ) -> dict[str, Tensor]:
         """See ``Connection.infer``."""
         body, json_length = InferenceServerClient.generate_request_body(
@@ -53,6 +58,9 @@ class HttpConnection:
             outputs=[InferRequestedOutput(name) for name in outputs],
             parameters=dict(parameters or {}),
             timeout=microseconds(timeout_s),
+            sequence_id=sequence.id,
+            sequence_start=sequence.start,
+            sequence_end=sequence.end,
         )
         try:
             headers, answer = await self._request(
@@ -80,7 +88,7 @@ class HttpConnection:
         """See ``Connection.is_ready``."""
         try:
             await self._ask(f"models/{model}/ready")
-        except ServerUnreachable:
+        except (ServerUnreachable, ServerRefused):
             raise
         except DiarError:
             return False
@@ -121,6 +129,8 @@ class HttpConnection:
                 answer = await response.read()
         except aiohttp.ServerTimeoutError:
             raise ServerUnreachable.at(self.url, f"no connection within {CONNECT_S:.0f} s") from None
+        except aiohttp.ClientConnectorCertificateError:
+            raise ServerRefused.not_trusted(self.url) from None
         except aiohttp.ClientResponseError:
             raise ServerUnreachable.at(self.url, "it does not speak HTTP") from None
         except (aiohttp.ClientError, ValueError) as err:

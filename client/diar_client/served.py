@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -16,8 +17,16 @@ from diar_client.failures import ServerRefused
 PROBED_AT_ONCE = 16  # diar_nn models asked for together; more are looked for while any of them is there
 
 
-async def learn_profile(connection: Connection, model: str) -> Profile:
-    """The profile that ``model`` serves.
+@dataclass(frozen=True)
+class Served:
+    """What a model serves. max_recording_s: the longest recording it takes; None if it does not say."""
+
+    profile: Profile
+    max_recording_s: float | None
+
+
+async def learn(connection: Connection, model: str) -> Served:
+    """What ``model`` serves.
 
     Raises ServerRefused if the server has no such model, or serves a profile or a geometry unknown here.
     """
@@ -25,7 +34,8 @@ async def learn_profile(connection: Connection, model: str) -> Profile:
         config = await connection.model_config(model)
     except NetsUnavailable as err:
         raise ServerRefused("E_SERVER_MODEL", f"no model {model} to be had: {err.text}") from None
-    name = config.get("parameters", {}).get("profile", {}).get("string_value")
+    parameters = {key: value.get("string_value") for key, value in config.get("parameters", {}).items()}
+    name = parameters.get("profile")
     if name not in profile_names():
         known = ", ".join(profile_names())
         raise ServerRefused(
@@ -34,7 +44,8 @@ async def learn_profile(connection: Connection, model: str) -> Profile:
         )
     profile = load_profile(name)
     _check_dims(connection.url, model, config, profile)
-    return profile
+    limit = parameters.get("max_recording_s")
+    return Served(profile, float(limit) if limit else None)
 
 
 async def find_nn_models(connection: Connection) -> list[str]:

@@ -97,7 +97,7 @@ def test_options_are_passed_on(server, diarize):
     diarize("--min-speakers", "1", "--max-speakers", "3", "--file-id", "x y", "--timeout", "7", "a.wav")
     (call,) = server.calls
     parameters = {key: call.parameters[key] for key in ("min_speakers", "max_speakers", "file_id")}
-    assert parameters == {"min_speakers": 1, "max_speakers": 3, "file_id": "x y"}
+    assert parameters == {"min_speakers": 1, "max_speakers": 3, "file_id": "x_y"}
     assert 6_000_000 < call.timeout <= 7_000_000
 
 

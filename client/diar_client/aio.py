@@ -1,0 +1,140 @@
+"""The Python interface for asyncio: recordings in, speaker turns out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from typing import Literal
+
+from diar.errors import InvalidOption
+from diar.options import Options
+from diar.pipeline import Progress
+from diar.profile import SAMPLE_RATE
+from diar.result import Diarization
+from diar.spans import Samples
+from diar.tensors import DIARIZE
+from diar_client.blocks import AsyncBlockRun
+from diar_client.decode import AudioWarning
+from diar_client.recordings import Audio, load, name_of
+from diar_client.retry import PATIENT, Deadline, Patience, persist
+from diar_client.served import Served, learn
+from diar_client.session import AsyncSession
+from diar_client.whole import can_report, diarize_whole
+
+Mode = Literal["auto", "server", "blocks"]
+MODES = ("auto", "server", "blocks")
+
+
+class AsyncDiarizationClient(AsyncSession):
+    """DiarizationClient for a running event loop; its methods mean the same. See ``AsyncSession``.
+
+    ::
+
+        async with AsyncDiarizationClient("grpc://127.0.0.1:8001") as client:
+            print((await client.diarize("meeting.mp3", num_speakers=3)).to_rttm())
+    """
+
+    def __init__(
+        self,
+        url: str = "grpc://127.0.0.1:8001",
+        *,
+        api_key: str | None = None,
+        ca: str | os.PathLike[str] | None = None,
+        timeout_s: float | None = 3600.0,
+        patience: Patience = PATIENT,
+    ) -> None:
+        super().__init__(url, api_key=api_key, ca=ca, timeout_s=timeout_s, patience=patience)
+        self._served: Served | None = None
+        self._reports: bool | None = None
+
+    async def diarize(
+        self,
+        audio: Audio,
+        *,
+        num_speakers: int | None = None,
+        min_speakers: int | None = None,
+        max_speakers: int | None = None,
+        file_id: str | None = None,
+        timings: bool = False,
+        channel: int | None = None,
+        mode: Mode = "auto",
+        progress: Progress | None = None,
+        timeout_s: float | None = None,
+    ) -> Diarization:
+        """See ``DiarizationClient.diarize``. progress is called in this event loop."""
+        if mode not in MODES:
+            raise InvalidOption("E_OPTION_MODE", f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
+        options = _options(audio, file_id, num_speakers, min_speakers, max_speakers, timings)
+        samples = await _load(audio, channel)
+        deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
+        if await self._in_blocks(mode, len(samples)):
+            run = AsyncBlockRun(self._connection, samples, options, deadline.left_s(), self._patience)
+            del samples  # the run gives them up when it can
+            async for block in run:
+                if progress:
+                    progress(block.done, block.total)
+            return await run.result()
+        report = progress if progress and await self._can_report() else None
+        return await persist(
+            lambda left_s: diarize_whole(self._connection, samples, options, left_s, report),
+            deadline,
+            self._patience,
+            self.url,
+        )
+
+    async def blocks(
+        self,
+        audio: Audio,
+        *,
+        num_speakers: int | None = None,
+        min_speakers: int | None = None,
+        max_speakers: int | None = None,
+        file_id: str | None = None,
+        timings: bool = False,
+        channel: int | None = None,
+    ) -> AsyncBlockRun:
+        """See ``DiarizationClient.blocks``; the answer is for ``async for``, its result to be awaited."""
+        options = _options(audio, file_id, num_speakers, min_speakers, max_speakers, timings)
+        samples = await _load(audio, channel)
+        return AsyncBlockRun(self._connection, samples, options, self._timeout_s, self._patience)
+
+    async def _in_blocks(self, mode: Mode, num_samples: int) -> bool:
+        if mode == "blocks":
+            return True
+        if self._served is None:
+            self._served = await learn(self._connection, DIARIZE)
+        limit_s = self._served.max_recording_s
+        return mode == "auto" and limit_s is not None and num_samples > limit_s * SAMPLE_RATE
+
+    async def _can_report(self) -> bool:
+        if self._reports is None:
+            self._reports = await can_report(self._connection)
+        return self._reports
+
+
+def _options(
+    audio: Audio,
+    file_id: str | None,
+    num_speakers: int | None,
+    min_speakers: int | None,
+    max_speakers: int | None,
+    timings: bool,
+) -> Options:
+    wishes = {
+        "num_speakers": num_speakers,
+        "min_speakers": min_speakers,
+        "max_speakers": max_speakers,
+        "file_id": name_of(audio) if file_id is None else file_id,
+        "timings": timings,
+    }
+    return Options.from_parameters({name: wish for name, wish in wishes.items() if wish is not None})
+
+
+async def _load(audio: Audio, channel: int | None) -> Samples:
+    """``load`` beside the event loop; notes are warnings."""
+    notes: list[str] = []
+    samples = await asyncio.to_thread(load, audio, channel, notes.append)
+    for text in notes:
+        warnings.warn(AudioWarning(text), stacklevel=3)
+    return samples
