@@ -17,11 +17,15 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Speaker:
-    """One speaker of the recording. speech: samples; confidence: 0 to 1."""
+    """One speaker of the recording. speech: samples; confidence: 0 to 1.
+
+    voice_score: where the label is the name of a known voice, the cosine to it.
+    """
 
     label: str
     speech: int
     confidence: float
+    voice_score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -57,16 +61,9 @@ class Diarization:
                 "effective": len(self.speakers),
                 "note": self.note,
             },
-            "turns": [_turn(turn) for turn in self.turns],
-            "exclusive_turns": [_turn(turn) for turn in self.exclusive_turns],
-            "speakers": [
-                {
-                    "label": speaker.label,
-                    "speech": seconds(speaker.speech),
-                    "confidence": round(speaker.confidence, 3),
-                }
-                for speaker in self.speakers
-            ],
+            "turns": [turn_document(turn) for turn in self.turns],
+            "exclusive_turns": [turn_document(turn) for turn in self.exclusive_turns],
+            "speakers": [_speaker(speaker) for speaker in self.speakers],
         }
         if self.timings is not None:
             document["timings"] = {stage: round(value, 3) for stage, value in self.timings.items()}
@@ -79,6 +76,22 @@ class Diarization:
     def to_rttm(self, *, exclusive: bool = False) -> str:
         """RTTM of all turns, or of the exclusive ones."""
         return to_rttm(self.exclusive_turns if exclusive else self.turns, self.file_id)
+
+    def to_annotation(self) -> Any:
+        """The turns as a ``pyannote.core.Annotation``; wants the package pyannote.core."""
+        from pyannote.core import Annotation, Segment
+
+        annotation = Annotation(uri=self.file_id)
+        for track, turn in enumerate(self.turns):
+            annotation[Segment(seconds(turn.start), seconds(turn.end)), track] = turn.speaker
+        return annotation
+
+    def to_dataframe(self) -> Any:
+        """The turns as a ``pandas.DataFrame``: start, end (seconds), speaker, confidence; wants pandas."""
+        import pandas as pd
+
+        columns = ["start", "end", "speaker", "confidence"]
+        return pd.DataFrame([turn_document(turn) for turn in self.turns], columns=columns)
 
     @classmethod
     def from_json(
@@ -101,7 +114,8 @@ class Diarization:
             turns=_read_turns(document["turns"]),
             exclusive_turns=_read_turns(document["exclusive_turns"]),
             speakers=tuple(
-                Speaker(s["label"], _samples(s["speech"]), s["confidence"]) for s in document["speakers"]
+                Speaker(s["label"], _samples(s["speech"]), s["confidence"], s.get("voice_score"))
+                for s in document["speakers"]
             ),
             embeddings=embeddings,
             file_id=file_id,
@@ -109,13 +123,24 @@ class Diarization:
         )
 
 
-def _turn(turn: Turn) -> dict[str, Any]:
+def turn_document(turn: Turn) -> dict[str, Any]:
     return {
         "start": seconds(turn.start),
         "end": seconds(turn.end),
         "speaker": turn.speaker,
         "confidence": round(turn.confidence, 3),
     }
+
+
+def _speaker(speaker: Speaker) -> dict[str, Any]:
+    document = {
+        "label": speaker.label,
+        "speech": seconds(speaker.speech),
+        "confidence": round(speaker.confidence, 3),
+    }
+    if speaker.voice_score is not None:
+        document["voice_score"] = round(speaker.voice_score, 3)
+    return document
 
 
 def _read_turns(rows: list[dict[str, Any]]) -> tuple[Turn, ...]:

@@ -44,7 +44,8 @@ def seconds(samples: int) -> float:
 def to_rttm(turns: Iterable[Turn], file_id: str) -> str:
     r"""RTTM text, a line per turn: onset and *duration* in seconds.
 
-    The duration is the difference of the printed times, so onset + duration is the printed end.
+    The duration is the difference of the printed times, so onset + duration is the printed end. A blank in a
+    name becomes ``_``.
 
     >>> to_rttm([Turn(24_000, 52_000, "SPEAKER_00")], "demo")
     'SPEAKER demo 1 1.500 1.750 <NA> <NA> SPEAKER_00 <NA> <NA>\n'
@@ -52,7 +53,6 @@ def to_rttm(turns: Iterable[Turn], file_id: str) -> str:
     lines = []
     for turn in turns:
         onset, end = seconds(turn.start), seconds(turn.end)
-        lines.append(
-            f"SPEAKER {file_id} 1 {onset:.3f} {end - onset:.3f} <NA> <NA> {turn.speaker} <NA> <NA>\n"
-        )
+        name = "_".join(turn.speaker.split())
+        lines.append(f"SPEAKER {file_id} 1 {onset:.3f} {end - onset:.3f} <NA> <NA> {name} <NA> <NA>\n")
     return "".join(lines)
