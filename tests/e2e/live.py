@@ -69,7 +69,8 @@ def start_and_wait(arguments, log, **more):
     ports = free_ports()
     process = start(arguments, ports, log, **more)
     announced = [process.stdout.readline().rstrip() for _ in ports]
-    if process.poll() is not None or not announced[-1]:
+    if not announced[-1]:
+        process.communicate(timeout=STOP_LIMIT_S)
         pytest.fail(f"the server did not start:\n{log.read_text()[-4000:]}")
     return Served(process, ports, log, announced)
 
