@@ -124,6 +124,7 @@ class Diarization:
 
 
 def turn_document(turn: Turn) -> dict[str, Any]:
+    """One turn as documents have it: seconds and confidence with 3 decimals."""
     return {
         "start": seconds(turn.start),
         "end": seconds(turn.end),
