@@ -151,7 +151,7 @@ def _turns(
     """Runs of active frames as turns, in order of their start, then of the speakers' first appearance."""
     turns = []
     for index, cluster in enumerate(order):
-        for start, end in _runs(active[:, cluster]):
+        for start, end in runs(active[:, cluster]):
             confidence = _confidence(votes, slice(start, end), int(cluster))
             turns.append(Turn(int(edges[start]), int(edges[end]), speaker_label(index), confidence))
     return sorted(turns, key=lambda turn: turn.start)
@@ -165,10 +165,10 @@ def _confidence(votes: _Votes, frames: slice, cluster: int) -> float:
     return float(share / (1 + np.exp(-margin / MARGIN_SCALE)))
 
 
-def _runs(active: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+def runs(active: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Half-open runs of True.
 
-    >>> list(_runs(np.array([True, True, False, True])))
+    >>> list(runs(np.array([True, True, False, True])))
     [(0, 2), (3, 4)]
     """
     edges = np.flatnonzero(np.diff(active.astype(np.int8), prepend=0, append=0))
