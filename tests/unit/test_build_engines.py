@@ -107,12 +107,9 @@ def planted(engines):
     path = engines / "build" / "onnx" / "segmentation.onnx"
     model = onnx.load(path)
     last = model.graph.node[-1]
-    planted = helper.make_node(
-        "Whiten", [last.input[0]], ["whitened"], name="/planted/Whiten", domain="planted"
-    )
-    last.input[0] = "whitened"
+    planted = helper.make_node("Det", [last.input[0]], ["determinant"], name="/planted/Det")
+    last.input[0] = "determinant"
     model.graph.node.insert(len(model.graph.node) - 1, planted)
-    model.opset_import.append(helper.make_opsetid("planted", 1))
     onnx.save(model, path)
     return engines
 
@@ -122,16 +119,27 @@ def failure(engines, capsys, *arguments):
     assert build(engines, *arguments) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    lines = [line for line in captured.err.splitlines() if not re.match(r"\S+\.plan: ", line)]
+    lines = [line for line in captured.err.splitlines() if not re.match(r"\S+\.(plan|onnx): ", line)]
     assert len(lines) == 1
     assert not [*engines.rglob("*.plan"), *engines.rglob(MANIFEST)]
     return lines[0]
 
 
 def test_an_operator_that_tensorrt_lacks_is_named_with_its_node(rtx, planted, capsys):
-    line = failure(planted, capsys, *RTX_SM89)
+    line = failure(planted, capsys, *RTX_SM89, "--precision", "fp32")
     assert line.startswith(f"error: tensorrt_rtx {rtx.__version__} cannot parse {planted}")
-    assert "segmentation.fp16.onnx: node '/planted/Whiten', operator Whiten (" in line
+    assert "segmentation.onnx: node '/planted/Det', operator Det (UNSUPPORTED_NODE: false)" in line
+
+
+def test_a_network_that_fp16_overflows_is_refused(rtx, engines, capsys):
+    path = engines / "build" / "onnx" / "segmentation.onnx"
+    model = onnx.load(path)
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == "sincnet.conv1d.1.weight")
+    weight.CopyFrom(onnx.numpy_helper.from_array(5e4 * np.ones(weight.dims, np.float32), weight.name))
+    onnx.save(model, path)
+    line = failure(engines, capsys, *RTX_SM89)
+    assert line == "error: FP16 overflows in /sincnet/conv1d.1/Conv_output_0; use fp32"
+    assert not list(engines.rglob("*.fp16.onnx"))
 
 
 def test_a_capability_without_target_is_refused_with_those_there_are(rtx, engines, capsys):
@@ -147,12 +155,22 @@ def test_a_missing_onnx_file_is_named_with_the_command(rtx, tmp_path, capsys):
     assert line == f"error: no file {path}; scripts/export_onnx --profile pyannote_campplus makes it"
 
 
+def test_a_file_that_is_no_graph_is_named(rtx, engines, capsys):
+    path = engines / "build" / "onnx" / "segmentation.onnx"
+    path.write_bytes(b"no graph at all")
+    line = failure(engines, capsys, *RTX_SM89)
+    assert line == f"error: {path} is no ONNX file; scripts/export_onnx makes it anew"
+    assert "MODEL_DESERIALIZE_FAILED" in failure(engines, capsys, *RTX_SM89, "--precision", "fp32")
+
+
 def test_a_network_of_another_window_is_refused(rtx, engines, capsys):
     path = engines / "build" / "onnx" / "segmentation.onnx"
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 9]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Abs", ["x"], ["y"])], "short", ends[:1], ends[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     line = failure(engines, capsys, *RTX_SM89)
+    assert line.startswith("error: ONNX Runtime cannot run the network: ")
+    line = failure(engines, capsys, *RTX_SM89, "--precision", "fp32")
     assert line.endswith("takes [('x', (-1, 9))], expected one input of [1, 160000] to [32, 160000]")
 
 
@@ -174,7 +192,9 @@ def small_files(num_bytes):
 
 
 def test_a_disk_that_fills_up_leaves_no_half_plan(rtx, engines, capsys):
-    size = prepare_onnx(engines / "build" / "onnx" / "segmentation.onnx", "fp16").stat().st_size
+    path = engines / "build" / "onnx" / "segmentation.onnx"
+    shapes = input_shapes(PROFILE, "segmentation")
+    size = prepare_onnx(path, "fp16", shapes, lambda line: None).stat().st_size
     with small_files(size):
         line = failure(engines, capsys, *RTX_SM89)
     assert line.startswith("error: cannot write ")

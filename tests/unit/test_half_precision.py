@@ -10,12 +10,15 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
+from diar.errors import SetupError
 from diar.lanes.lane import FULL_PRECISION
 from diar.networks.campplus import CamppTrunk
 from diar.networks.segmentation import PyanNet
+from diar.plans import Shapes
 from diar.profile import load_profile
 from diar.tools.export_onnx import plan_graphs, write
 from diar.tools.half_precision import ancestors, to_half
+from diar.tools.half_proof import prove_half
 
 SEGMENTATION, TRUNK, _ = plan_graphs(load_profile("pyannote_campplus"))
 
@@ -80,13 +83,16 @@ def test_trunk_keeps_sums_over_frames_in_fp32(trunk):
 def test_results_are_near_fp32_and_inputs_and_outputs_keep_their_type(request, name, shape, limit):
     model = request.getfixturevalue(name)
     noise = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    half = to_half(model)
     results = []
-    for graph in (model, to_half(model)):
+    for graph in (model, half):
         session = onnxruntime.InferenceSession(graph.SerializeToString())
         results.append(session.run(None, {session.get_inputs()[0].name: noise})[0])
     assert results[1].dtype == np.float32
     difference = np.abs(results[0] - results[1]).max() / np.abs(results[0]).max()
     assert 1e-6 < difference < limit  # it is rounded, and not much
+    shapes = Shapes((1, *shape[1:]), shape, shape)
+    assert difference / 3 < prove_half(half, model, shapes) < limit
 
 
 def test_the_same_model_gives_the_same_bytes(trunk):
@@ -102,7 +108,7 @@ def chain(weight):
         helper.make_node("Softmax", ["clipped"], ["y"]),
     ]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 2]) for name in ("x", "y")]
-    weights = numpy_helper.from_array(np.full((2, 2), weight, np.float32), "w")
+    weights = numpy_helper.from_array(np.broadcast_to(np.float32(weight), (2, 2)), "w")
     graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], [weights])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -110,6 +116,13 @@ def chain(weight):
 def test_what_follows_a_product_saves_casts():
     names = [node.op_type for node in to_half(chain(0.5)).graph.node]
     assert names == ["Cast", "MatMul", "Relu", "Cast", "Softmax"]
+
+
+def test_the_proof_finds_another_network():
+    shapes = Shapes((1, 2), (4, 2), (4, 2))
+    assert prove_half(to_half(chain(0.5)), chain(0.5), shapes) < 0.001
+    with pytest.raises(SetupError, match=r"E_BUILD_PRECISION\|FP16 differs from FP32 by .*; use fp32"):
+        prove_half(to_half(chain([[0.5, 90.0], [0.5, 0.5]])), chain(0.5), shapes)
 
 
 def test_a_weight_that_fp16_cannot_hold_keeps_its_product_in_fp32():

@@ -17,19 +17,20 @@ from typing import get_args
 
 import msgspec
 import onnx
+from google.protobuf.message import DecodeError
 
 from diar.artifacts import file_sha256, replacing
 from diar.errors import SetupError
-from diar.lanes.choose import onnx_file
-from diar.lanes.lane import Network
 from diar.lanes.shapes import plan_shapes
 from diar.lanes.tensorrt_api import TensorRt
 from diar.lanes.tensorrt_module import load_module
+from diar.network_files import Network, making_command, onnx_file
 from diar.plans import (
     Flavour,
     Host,
     Plan,
     Precision,
+    Shapes,
     compare,
     enter_plan,
     onnx_of_precision,
@@ -40,6 +41,7 @@ from diar.profile import Profile, load_profile
 from diar.tools.engine_builder import Order, build_plan
 from diar.tools.engine_target import Target, choose_target, local_gpu
 from diar.tools.half_precision import to_half
+from diar.tools.half_proof import prove_half
 
 Progress = Callable[[str], None]
 _MIB = 1 << 20
@@ -63,12 +65,13 @@ def build_engine(
     module = load_module(target.flavour)
     fp32 = onnx_file(profile, network, folder)
     if not fp32.is_file():
-        raise SetupError("E_ONNX", f"no file {fp32}; scripts/export_onnx --profile {profile.name} makes it")
+        raise SetupError("E_ONNX", f"no file {fp32}; {making_command(profile, network)} makes it")
     path = folder / plan_name(
         fp32.stem, target.precision, target.capability, target.flavour, module.__version__
     )
+    shapes = plan_shapes(profile, network)
     try:
-        file = prepare_onnx(fp32, target.precision)
+        file = prepare_onnx(fp32, target.precision, shapes, progress)
         plan = Plan(
             file=path.name,
             sha256="",
@@ -81,7 +84,7 @@ def build_engine(
             version=module.__version__,
             capability=target.capability,
             gpu=target.gpu,
-            shapes=plan_shapes(profile, network),
+            shapes=shapes,
             built="",
             build_s=0.0,
         )
@@ -97,17 +100,29 @@ def build_engine(
         )
     except OSError as err:
         raise SetupError("E_FILES", f"cannot write {path}: {err}") from err
-    return f"{path}: {size / 1e6:.1f} MB in {seconds} s, for inputs of {plan.shapes}"
+    return f"{path}: {size / 1e6:.1f} MB in {seconds} s, for inputs of {shapes}"
 
 
-def prepare_onnx(fp32: Path, precision: Precision) -> Path:
-    """The ONNX file of ``precision``, written anew if the FP32 one has changed. OSError if that fails."""
+def prepare_onnx(fp32: Path, precision: Precision, shapes: Shapes, progress: Progress) -> Path:
+    """The ONNX file of ``precision``; the FP16 one is made, and proved, anew when the FP32 one has changed.
+
+    Raises SetupError: E_BUILD_PRECISION (it is not the same network), E_ONNX (the FP32 file is none that can
+    be run); OSError if it cannot be written.
+    """
     path = onnx_of_precision(fp32, precision)
-    if path != fp32:
-        half = to_half(onnx.load(fp32)).SerializeToString(deterministic=True)
-        if not path.is_file() or path.read_bytes() != half:
-            with replacing(path) as draft:
-                draft.write_bytes(half)
+    if path == fp32:
+        return path
+    try:
+        model = onnx.load(fp32)
+    except DecodeError as err:
+        raise SetupError("E_ONNX", f"{fp32} is no ONNX file; scripts/export_onnx makes it anew") from err
+    half = to_half(model)
+    content = half.SerializeToString(deterministic=True)
+    if not path.is_file() or path.read_bytes() != content:
+        difference = prove_half(half, model, shapes)
+        progress(f"{path.name}: within {difference:.2%} of FP32")
+        with replacing(path) as draft:
+            draft.write_bytes(content)
     return path
 
 

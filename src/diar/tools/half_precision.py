@@ -25,7 +25,8 @@ _FOLLOWERS = {
     *("Relu", "LeakyRelu", "Abs", "Add", "MaxPool", "Concat", "Identity"),
     *("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Gather"),
 }
-_LARGEST = float(np.finfo(np.float16).max)  # 65 504
+HALF = ".half"  # behind the names of FP16 tensors
+LARGEST_HALF = float(np.finfo(np.float16).max)  # 65 504
 
 
 def to_half(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -97,11 +98,11 @@ class _Rewriter:
     def _add_half(self, node: onnx.NodeProto) -> None:
         node.input[:] = [self._half(name) if name in self._floats else name for name in node.input]
         self._computed_in_half.add(node.output[0])
-        node.output[0] += ".half"
+        node.output[0] += HALF
         self._nodes.append(node)
 
     def _half(self, name: str) -> str:
-        half = f"{name}.half"
+        half = name + HALF
         if name in self._constants:
             if half not in self._there:
                 values = numpy_helper.to_array(self._constants[name]).astype(np.float16)
@@ -113,7 +114,7 @@ class _Rewriter:
 
     def _need_full(self, name: str) -> None:
         if name in self._computed_in_half and name not in self._there:
-            self._nodes.append(onnx.helper.make_node("Cast", [f"{name}.half"], [name], name=name, to=_FLOAT))
+            self._nodes.append(onnx.helper.make_node("Cast", [name + HALF], [name], name=name, to=_FLOAT))
             self._there.add(name)
 
 
@@ -131,4 +132,4 @@ def ancestors(nodes: Iterable[onnx.NodeProto], tensor: str) -> set[str]:
 
 
 def _fits(values: npt.NDArray[np.float32]) -> bool:
-    return bool(np.all(np.abs(values) <= _LARGEST))
+    return bool(np.all(np.abs(values) <= LARGEST_HALF))
