@@ -87,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
     remote = parser.add_argument_group("through a server")
     remote.add_argument("--url", help="its address; by default the networks run in this process")
-    remote.add_argument("--jobs", type=int, default=1, metavar="N", help="recordings in flight at once")
+    remote.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="at once; s/min then includes waiting"
+    )
     local = parser.add_argument_group("in this process")
     local.add_argument("--profile", default="pyannote_campplus", help="name, or path of a .toml file")
     local.add_argument("--engines-dir", type=Path, default=Path("engines"), metavar="DIR")
