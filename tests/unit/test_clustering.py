@@ -150,6 +150,14 @@ def test_a_row_without_an_embedding_does_not_found_a_speaker(span_profile):
     assert found.centroids[0, 0] == 1.0
 
 
+def test_long_speech_of_half_alike_voices_is_kept_apart(span_profile):
+    one, two = np.eye(2, DIM)
+    vectors = np.array([one, unit(one + np.sqrt(3) * two)] * 6)  # their cosine is a half
+    windows = np.arange(12)
+    found = cluster(rows_of(windows, 0 * windows, vectors, 9.0 + 0 * windows), span_profile, (1, None))
+    assert found.assignment.tolist() == [0, 1] * 6
+
+
 def test_rows_with_little_clean_speech_are_assigned_but_not_clustered(span_profile):
     vectors = np.eye(3, DIM)
     rows = rows_of(
