@@ -20,10 +20,11 @@ from torch import Tensor
 from diar.audio import check_samples
 from diar.errors import InternalError, InvalidAudio, SetupError
 from diar.fbank import ENERGY_FLOOR, Fbank
+from diar.front_end import fbank_windows, waveform_windows
 from diar.lanes.choose import choose_lane
 from diar.lanes.exact import ExactLane
 from diar.networks.campplus import load_campplus, pool_statistics
-from diar.networks.segmentation import load_segmentation
+from diar.networks.load import segmentation_module
 from diar.pipeline import BlockResult
 from diar.powerset import class_members
 from diar.profile import FBANK_FIELD_SAMPLES, FBANK_STEP_SAMPLES, SAMPLE_RATE, TRUNK_STEP_SAMPLES, Profile
@@ -59,9 +60,8 @@ class BlockRunner:
         self._device = torch.device(device)
         if self._device.type == "cpu" and threads:
             torch.set_num_threads(threads)
-        weights = engines_dir / "weights"
-        spec, embed = profile.segmentation.weights, profile.embedding.weights
-        trunk, head = load_campplus(weights / embed.file, embed.sha256)
+        embed = profile.embedding.weights
+        trunk, head = load_campplus(engines_dir / "weights" / embed.file, embed.sha256)
         if (dim := head.linear.out_features) != profile.embedding.dim:
             raise SetupError(
                 "E_PROFILE", f"embedding.dim is {profile.embedding.dim}, {embed.file} makes vectors of {dim}"
@@ -69,7 +69,7 @@ class BlockRunner:
         self._segmentation = choose_lane(
             segmentation_lane,
             "segmentation",
-            lambda: load_segmentation(weights / spec.file, spec.sha256),
+            segmentation_module(profile, engines_dir),
             profile,
             engines_dir,
             self._device,
@@ -123,8 +123,11 @@ class BlockRunner:
 
     def _run(self, span: Tensor, embeddings: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         geometry = self._geometry
-        windows = span.unfold(0, geometry.window, geometry.hop)  # (window, sample), a view
+        fbank = self._profile.segmentation.fbank
+        features = self._fbank(span) if embeddings or fbank else span.new_zeros(0)
+        windows = fbank_windows(features, geometry, fbank) if fbank else waveform_windows(span, geometry)
         logits = self._segmentation.run(windows)
+        _check_logits(logits, (len(windows), geometry.frames, geometry.num_classes))
         shape = (len(windows), geometry.local_speakers)
         vectors = span.new_zeros(*shape, self._profile.embedding.dim)
         if not embeddings:
@@ -134,7 +137,6 @@ class BlockRunner:
         speech = clean.sum(dim=1) * (geometry.frame_step / SAMPLE_RATE)
         enough = speech >= self._profile.embedding.min_clean_s
         masks = torch.where(enough[:, None, :], clean, activity).transpose(1, 2)  # (window, speaker, frame)
-        features = self._fbank(span)
         pure = self._pure_embeddings(features, masks) if self._profile.pure_step(1) else vectors
         return logits, self._span_embeddings(features, masks), speech, pure
 
@@ -217,6 +219,12 @@ def nearest_frames(geometry: Geometry, count: int, step: int) -> Tensor:
     centres = torch.arange(count) * step + FBANK_FIELD_SAMPLES // 2
     frames = (centres - geometry.frame_field // 2 + geometry.frame_step // 2) // geometry.frame_step
     return frames.clamp(0, geometry.frames - 1)
+
+
+def _check_logits(logits: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise InternalError unless a network that was brought along answers in the profile's shape."""
+    if tuple(logits.shape) != shape:
+        raise InternalError("E_INTERNAL_SHAPE", f"LOGITS: got {tuple(logits.shape)}, expected {shape}")
 
 
 def _expected_lengths(got: int, geometry: Geometry) -> str:

@@ -19,8 +19,13 @@ SAMPLE_RATE = 16_000  # Hz, the only rate inside the code
 FBANK_STEP_SAMPLES = 160  # 10 ms
 FBANK_FIELD_SAMPLES = 400  # 25 ms
 TRUNK_STEP_SAMPLES = 2 * FBANK_STEP_SAMPLES  # the embedding trunk halves the frame rate
+# Step and field of a frame that is made of two fbank frames: (320, 560).
+REFERENCE_FRAME = (2 * FBANK_STEP_SAMPLES, FBANK_FIELD_SAMPLES + FBANK_STEP_SAMPLES)
+MAX_CLASSES = 256  # a frame's class is kept in one byte
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Cosine = Annotated[float, msgspec.Meta(ge=-1, le=1)]
 
 
 class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,12 +42,42 @@ class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     licence: str
 
 
-class Segmentation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The network that says who is active in each frame of a window."""
+class FbankInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a segmentation network behind an fbank is given.
 
-    network: Literal["pyannet"]
+    Natural logarithms of mel energies at 16-bit scale, none below that of digital silence (4.85). mean:
+    ``kept`` leaves them so, and the windows are views of one pass over the span; ``per_window`` takes each
+    bin's mean over the window off.
+    """
+
+    bins: Literal[80]
+    mean: Literal["kept", "per_window"]
+
+
+class Segmentation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The network that says who is active in each frame of a window.
+
+    network: ``pyannet``, with weights; ``onnx``, a file that ``check_network`` installs; ``reference``, an
+    untrained network for tests and timing that stands in until such a file is installed.
+    """
+
+    network: Literal["pyannet", "reference", "onnx"]
     front_end: Literal["waveform", "fbank"]
-    weights: Weights
+    fbank: FbankInput | None = None
+    weights: Weights | None = None
+
+    def __post_init__(self) -> None:
+        """Compare network, front end, fbank and weights; ValueError names what is missing or too much."""
+        needed = {"pyannet": "waveform", "reference": "fbank"}.get(self.network, self.front_end)
+        if self.front_end != needed:
+            raise ValueError(f"network {self.network} has front_end {needed}, got {self.front_end}")
+        for table, given, wanted, why in [
+            ("weights", self.weights is not None, self.network == "pyannet", f"network {self.network}"),
+            ("fbank", self.fbank is not None, self.front_end == "fbank", f"front_end {self.front_end}"),
+        ]:
+            if given != wanted:
+                takes = "needs a" if wanted else "has no"
+                raise ValueError(f"{why} {takes} table segmentation.{table}")
 
 
 class Embedding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,6 +113,29 @@ class ClusteringConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     delta: Annotated[float, msgspec.Meta(ge=0)]
 
 
+class LaneLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far a lane may be from the exact one over a folder of recordings, see ``verify_lanes``.
+
+    changed_frames: whose class differs, per million. cosine_min, cosine_mean: of the embeddings of local
+    speakers with enough clean speech to be clustered. der_difference: more DER than exact, as a fraction.
+    """
+
+    changed_frames: NotNegative
+    cosine_min: Cosine
+    cosine_mean: Cosine
+    der_difference: NotNegative
+
+
+LaneName = Literal[
+    "openvino:fp32",
+    "openvino:bf16",
+    "tensorrt:fp32",
+    "tensorrt:fp16",
+    "tensorrt_rtx:fp32",
+    "tensorrt_rtx:fp16",
+]
+
+
 class Checks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Derived values, written down so that a slip in the geometry is found when the profile loads."""
 
@@ -88,7 +146,7 @@ class Checks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One profile, checked for consistency."""
 
-    name: str
+    name: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]+$")]
     sample_rate: int
     geometry: Geometry
     checks: Checks
@@ -96,6 +154,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     embedding: Embedding
     clustering: ClusteringConstants
     bf16_accepted: str = ""  # date and figures of the verify_lanes run that accepted BF16; "" if none did
+    limits: dict[LaneName, LaneLimits] = {}  # msgspec copies it
 
     def __post_init__(self) -> None:
         """Compare the values that depend on each other; ValueError names both sides."""
@@ -112,6 +171,18 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"{what} is {value}, expected {expected} from the other values")
         if not 0 < geometry.hop <= geometry.window:
             raise ValueError(f"expected 0 < hop <= window, got hop {geometry.hop}, window {geometry.window}")
+        if geometry.num_classes > MAX_CLASSES:
+            raise ValueError(f"expected at most {MAX_CLASSES} classes, got {geometry.num_classes}")
+        frame = (geometry.frame_step, geometry.frame_field)
+        if self.segmentation.network == "reference" and frame != REFERENCE_FRAME:
+            raise ValueError(
+                f"a reference network has frame_step, frame_field {REFERENCE_FRAME}, got {frame}"
+            )
+
+    @property
+    def weights(self) -> list[Weights]:
+        """Of the networks that have any."""
+        return [given for given in (self.segmentation.weights, self.embedding.weights) if given]
 
     def pure_step(self, num_windows: int) -> int:
         """Distance, in windows, of the windows with pure embeddings in a block; 0 if the variant has none.

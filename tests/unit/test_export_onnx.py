@@ -1,5 +1,8 @@
 """Exported graphs, with random weights: few and standard operators, and a proof that finds differences."""
 
+from dataclasses import replace
+
+import msgspec
 import onnx
 import pytest
 import torch
@@ -64,6 +67,27 @@ def test_a_file_is_up_to_date_by_its_stamp(head, tmp_path):
     assert not is_up_to_date(tmp_path / "absent.onnx", HEAD)
     path.write_bytes(path.read_bytes()[:1_000])
     assert not is_up_to_date(path, HEAD)
+
+
+def test_the_reference_network_is_exported_and_marked_untrained(tmp_path):
+    (graph, *_) = plan_graphs(load_profile("span16"))
+    small = replace(graph, shapes=[(2, 60, 80), (1, 60, 80)])
+    path = tmp_path / graph.file
+    network = graph.load(tmp_path)
+    write(small, network, path)
+    assert (path.name, is_up_to_date(path, graph)) == ("span16_reference.onnx", True)
+    model = onnx.load(path)
+    assert {entry.key: entry.value for entry in model.metadata_props}["diar.untrained"] == "yes"
+    computed = [node for node in model.graph.node if node.op_type != "Identity"]  # of equal biases
+    assert (computed[0].op_type, computed[0].output) == ("LayerNormalization", [FULL_PRECISION])
+    assert prove(small, network, path) <= graph.limit
+
+
+def test_a_network_to_bring_along_is_not_exported():
+    profile = load_profile("span16")
+    segmentation = msgspec.structs.replace(profile.segmentation, network="onnx")
+    graphs = plan_graphs(msgspec.structs.replace(profile, segmentation=segmentation))
+    assert [graph.file for graph in graphs] == ["campplus_trunk.onnx", "campplus_head.onnx"]
 
 
 def test_missing_weights_are_one_line_and_leave_no_file(tmp_path, capsys):

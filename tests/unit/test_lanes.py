@@ -145,6 +145,20 @@ def test_each_network_has_a_file_of_its_own(profile, tmp_path):
     assert {file.parent for file in files} == {tmp_path / "onnx"}
 
 
+@pytest.mark.parametrize("wish", ["exact", "auto"])
+def test_without_a_pytorch_network_there_is_no_exact_lane(profile, tmp_path, caplog, wish):
+    pytest.importorskip("openvino")
+    words = {"exact": r"E_LANE\|the segmentation .* is an ONNX file", "auto": r"E_ONNX\|no file "}[wish]
+    with pytest.raises(SetupError, match=words):
+        choose_lane(wish, "segmentation", None, profile, tmp_path, CPU, 1)
+    assert warnings_of(caplog) == []
+
+
+def test_without_a_pytorch_network_auto_takes_openvino(profile, engines):
+    pytest.importorskip("openvino")
+    assert choose_lane("auto", "segmentation", None, profile, engines, CPU, 1).name == "openvino:fp32"
+
+
 def rows():
     return torch.from_numpy(np.random.default_rng(1).normal(size=(ROWS, SIZE)).astype(np.float32))
 

@@ -1,10 +1,14 @@
 """A profile loads whole or names what is wrong in it."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from diar.errors import SetupError
 from diar.profile import load_profile, profile_names
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -70,6 +74,64 @@ def test_a_fault_is_named(load, old, new, words):
         load(old, new)
     assert caught.value.word == "E_PROFILE"
     assert all(word in caught.value.text for word in [*words, "faulty.toml"]), caught.value.text
+
+
+SPAN16 = (ROOT / "engines" / "profiles" / "span16.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        pytest.param(
+            'front_end = "fbank"\n\n[seg', 'front_end = "waveform"\n\n[seg', "fbank", id="front-end"
+        ),
+        pytest.param("[segmentation.fbank]", "[segmentation.weights]", "segmentation.weights", id="table"),
+        pytest.param("bins = 80", "bins = 64", "64", id="other-bins"),
+        pytest.param('mean = "kept"', 'mean = "taken"', "'taken'", id="unknown-mean"),
+        pytest.param('network = "reference"', 'network = "pyannet"', "front_end waveform", id="pyannet"),
+        pytest.param("frame_field = 560", "frame_field = 400", "(320, 560), got (320, 400)", id="field"),
+        pytest.param('name = "span16"', 'name = "span 16"', "$.name", id="blank-in-the-name"),
+        pytest.param("[clustering]", '[limits."openvino:int8"]\n[clustering]', "openvino:int8", id="limits"),
+    ],
+)
+def test_a_fault_of_a_network_to_bring_along_is_named(tmp_path, old, new, words):
+    assert SPAN16.count(old) == 1
+    path = tmp_path / "faulty.toml"
+    path.write_text(SPAN16.replace(old, new), encoding="utf-8")
+    with pytest.raises(SetupError) as caught:
+        load_profile(str(path))
+    assert words in caught.value.text
+
+
+def test_a_network_without_weights_is_brought_along(tmp_path, profile_text, profile):
+    start = profile_text.index("[segmentation.weights]")
+    end = profile_text.index("[embedding]")
+    text = profile_text.replace(profile_text[start:end], "")
+    for network, message in (("onnx", ""), ("pyannet", "network pyannet needs a table segmentation.weights")):
+        path = tmp_path / f"{network}.toml"
+        path.write_text(text.replace('network = "pyannet"', f'network = "{network}"'), encoding="utf-8")
+        if message:
+            with pytest.raises(SetupError, match=message):
+                load_profile(str(path))
+        else:
+            assert load_profile(str(path)).weights == [profile.embedding.weights]
+
+
+def test_more_classes_than_a_byte_holds_are_refused(tmp_path):
+    text = SPAN16.replace("local_speakers = 4\nmax_overlap = 4", "local_speakers = 9\nmax_overlap = 9")
+    path = tmp_path / "crowd.toml"
+    path.write_text(text.replace("classes = 16", "classes = 512"), encoding="utf-8")
+    with pytest.raises(SetupError, match="at most 256 classes, got 512"):
+        load_profile(str(path))
+
+
+def test_the_contract_of_span16_is_that_of_the_design():
+    geometry = load_profile("span16").geometry
+    assert (geometry.frames, geometry.num_classes, geometry.span_samples()) == (799, 16, 435_200)
+    assert geometry.span_samples() * 4 == 1_740_800
+    assert geometry.windows_per_block * geometry.frames * geometry.num_classes * 4 == 409_088
+    assert geometry.frame_field // 2 == 280
+    assert [geometry.first_frame(window) for window in (0, 1, 7)] == [0, 80, 560]
 
 
 def test_a_hop_longer_than_the_window_is_named_with_both(load, tmp_path, profile_text):

@@ -12,8 +12,9 @@ from torch import nn
 
 from diar.errors import SetupError
 from diar.lanes.exact import ExactLane
-from diar.lanes.lane import Lane, Network
+from diar.lanes.lane import Lane
 from diar.lanes.shapes import input_shapes
+from diar.network_files import Network, making_command, onnx_file
 from diar.plans import Precision
 from diar.profile import Profile
 
@@ -27,16 +28,10 @@ _DEVICES = {"openvino": "cpu", "tensorrt": "cuda"}  # what the fast lanes run on
 log = logging.getLogger(__name__)
 
 
-def onnx_file(profile: Profile, network: Network, engines_dir: Path) -> Path:
-    """The exported ONNX file of a network."""
-    name = profile.segmentation.network if network == "segmentation" else profile.embedding.network
-    return engines_dir / "onnx" / {"pyannet": "segmentation.onnx", "campplus": "campplus_trunk.onnx"}[name]
-
-
 def choose_lane(
     wish: str,
     network: Network,
-    module: Callable[[], nn.Module],
+    module: Callable[[], nn.Module] | None,
     profile: Profile,
     engines_dir: Path,
     device: torch.device,
@@ -47,30 +42,37 @@ def choose_lane(
     wish: one of WISHES. ``auto`` takes OpenVINO on a CPU (BF16 where the processor has AMX and the profile
     carries ``bf16_accepted``) and TensorRT on a GPU (a plan that agrees with all that runs there, FP16 before
     FP32), and falls back to ``exact``, with one warning that says why, where that cannot load. module: makes
-    the PyTorch network. Raises SetupError (E_LANE) for an unknown wish or one that this device cannot run,
+    the PyTorch network; None: there is only an ONNX file, which ``exact`` cannot run and ``auto`` cannot do
+    without. Raises SetupError (E_LANE) for an unknown wish or one that this device or network cannot run,
     and whatever the lane asked for raises.
     """
     if wish not in WISHES:
         raise SetupError("E_LANE", f"got lane {wish!r}, expected one of {', '.join(WISHES)}")
     kind, _, precision = wish.partition(":")
     if kind == "exact":
+        if module is None:
+            what = f"the {network} network of profile {profile.name} is an ONNX file, lane exact runs PyTorch"
+            raise SetupError("E_LANE", f"{what}; expected auto, openvino or tensorrt")
         return ExactLane(module(), device)
     if kind != "auto" and _DEVICES[kind] != device.type:
         raise SetupError("E_LANE", f"lane {wish!r} runs on {_DEVICES[kind]}, got device {device}")
     try:
         if device.type == "cpu":
-            return _openvino(onnx_file(profile, network, engines_dir), precision, profile, threads)
+            return _openvino(network, precision, profile, engines_dir, threads)
         return _tensorrt(network, precision, profile, engines_dir, device)
     except (SetupError, ImportError) as err:
-        if wish != "auto":
+        if wish != "auto" or module is None:
             raise
         log.warning("%s runs in the exact lane: %s", network, err)
         return ExactLane(module(), device)
 
 
-def _openvino(onnx: Path, precision: str, profile: Profile, threads: int) -> Lane:
+def _openvino(network: Network, precision: str, profile: Profile, engines_dir: Path, threads: int) -> Lane:
     from diar.lanes.openvino import OpenVinoLane  # only where it is asked for: not in the GPU image
 
+    onnx = onnx_file(profile, network, engines_dir)
+    if not onnx.is_file():
+        raise SetupError("E_ONNX", f"no file {onnx}; {making_command(profile, network)} makes it")
     best: Literal["bf16", "fp32"] = "bf16" if profile.bf16_accepted and has_amx() else "fp32"
     return OpenVinoLane(onnx, cast(Literal["bf16", "fp32"], precision) if precision else best, threads)
 

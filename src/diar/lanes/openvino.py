@@ -25,8 +25,6 @@ class OpenVinoLane:
 
     def __init__(self, onnx: Path, precision: Precision, threads: int = 0) -> None:
         self.name = f"openvino:{precision}"
-        if not onnx.is_file():
-            raise SetupError("E_ONNX", f"no file {onnx}; scripts/export_onnx makes it")
         options = {
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diar.fbank import num_fbank_frames
-from diar.lanes.lane import Network
+from diar.network_files import Network
 from diar.plans import Dims, Shapes
 from diar.profile import Profile, load_profile, profile_names
 from diar.spans import Geometry

