@@ -23,6 +23,7 @@ from diar.spans import iter_blocks
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
+FINER_CUTS = (0.8, 0.9, 0.97)  # cosines tried in turn where more speakers are asked for than there are groups
 PRECLUSTER_ROWS = 2000  # embeddings per average-linkage block: bounds its memory (2000² distances)
 
 
@@ -208,8 +209,11 @@ def _merge(
 ) -> tuple[Ints, str]:
     """Cluster label of each vector (−1: in a cluster too small to count), and a note on the count."""
     constants = profile.clustering
-    groups = _precluster(vectors, constants.precut_cosine)
-    if groups.max() + 1 < bounds[0]:  # more speakers asked for than there are groups: start from vectors
+    for cosine in (constants.precut_cosine, *FINER_CUTS):
+        groups = _precluster(vectors, cosine)
+        if groups.max() + 1 >= bounds[0]:
+            break
+    else:
         groups = np.arange(len(vectors))
     evidence = Evidence.of_groups(vectors, speech, window, groups, share, constants)
     merged, large = merge_clusters(evidence, constants, bounds)

@@ -25,6 +25,10 @@ class DiarError(Exception):
         self.word = word
         self.text = text
 
+    def __reduce__(self) -> tuple[type[DiarError], tuple[str, str]]:
+        """Pickle and copy by word and text."""
+        return type(self), (self.word, self.text)
+
 
 class InvalidAudio(DiarError):
     """The caller's fault: empty, non-finite, wrong length or dtype, too long."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from diar.errors import InvalidOption
 
-MAX_SPEAKERS = 1000  # a count above this is a slip, not a meeting
+MAX_SPEAKERS = 100  # memory grows with the count; more voices than this are no meeting
 MAX_FILE_ID_CHARACTERS = 200
 
 

@@ -16,7 +16,7 @@ from diar.options import MAX_FILE_ID_CHARACTERS, Options, clean_file_id
         pytest.param({"num_speakers": None}, "E_OPTION_TYPE", ["None", "integer"], id="nothing-for-a-count"),
         pytest.param({"timings": 1}, "E_OPTION_TYPE", ["timings", "true or false"], id="number-for-a-flag"),
         pytest.param({"file_id": 7}, "E_OPTION_TYPE", ["file_id", "string"], id="number-for-a-name"),
-        pytest.param({"num_speakers": 0}, "E_OPTION_COUNT", ["num_speakers", "0", "1 to 1000"], id="zero"),
+        pytest.param({"num_speakers": 0}, "E_OPTION_COUNT", ["num_speakers", "0", "1 to 100"], id="zero"),
         pytest.param({"min_speakers": -3}, "E_OPTION_COUNT", ["min_speakers", "-3"], id="negative"),
         pytest.param({"max_speakers": 1001}, "E_OPTION_COUNT", ["max_speakers", "1001"], id="a-slip"),
         pytest.param(

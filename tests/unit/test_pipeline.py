@@ -128,7 +128,7 @@ def test_a_speaker_of_a_few_seconds_is_found(profile, num_samples, planted):
         pytest.param({"max_speakers": 1}, 1, "", id="one"),
         pytest.param({"max_speakers": 9}, 3, "", id="at-most-nine"),
         pytest.param({"min_speakers": 2}, 3, "", id="at-least-two"),
-        pytest.param({"num_speakers": 999}, None, "of 999 speakers: only", id="too-many"),
+        pytest.param({"num_speakers": 100}, None, "of 100 speakers: only", id="too-many"),
     ],
 )
 def test_counts_asked_for_are_met_or_explained(nets, options, speakers, note):
@@ -342,3 +342,11 @@ def test_lanes_that_differ_between_blocks_are_both_named(nets):
         return replace(await nets.run(span), lanes=next(lanes))
 
     assert run(nets, slots=[slot]).lanes == {"segmentation": "exact+openvino:fp32", "embedding": "exact"}
+
+
+def test_pure_embeddings_in_windows_that_have_none_are_refused(nets):
+    block = plan_blocks(LENGTH, nets.profile.geometry)[0]
+    answer = nets.answer(take_span(nets.samples(LENGTH), block))
+    answer.pure_embeddings[1] = 1.0
+    with pytest.raises(InternalError, match=r"E_INTERNAL_PURE\|.*\[1\]"):
+        Recording(nets.profile).add(block, answer)

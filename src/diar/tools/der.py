@@ -67,6 +67,14 @@ def score(
     return Errors(parts["total"], parts["missed detection"], parts["false alarm"], parts["confusion"])
 
 
+def map_speakers(reference: Sequence[Turn], hypothesis: Sequence[Turn], num_samples: int) -> dict[str, str]:
+    """Found speaker to reference speaker, one to one, as the DER maps them; without those of no match."""
+    whole = Timeline([Segment(0, num_samples / SAMPLE_RATE)])
+    metric = DiarizationErrorRate()
+    one, two = metric.uemify(_annotation(reference), _annotation(hypothesis), uem=whole)
+    return dict(metric.optimal_mapping(one, two))
+
+
 def der_interval(files: Sequence[Errors], seed: int = 0) -> tuple[float, float]:
     """The 95 % bootstrap interval of the pooled DER: 1,000 draws of as many files, with replacement."""
     table = np.array(

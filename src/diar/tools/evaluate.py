@@ -25,6 +25,7 @@ from diar.local import diarize_local
 from diar.options import Options
 from diar.profile import SAMPLE_RATE, Profile, load_profile
 from diar.result import Diarization
+from diar.tools.confidence import judge_turns, lines
 from diar.tools.der import read_rttm
 from diar.tools.scores import FileScore, report, score_turns, summary, table
 from diar.tools.utterances import AUDIO_SUFFIXES
@@ -59,6 +60,7 @@ def score_file(diarize: Diarize, audio: Path, rttm: Path, *, known_count: bool =
         found_speakers=len(found.speakers),
         seconds=seconds,
         errors=score_turns(reference, found.turns, len(samples)),
+        judged=tuple(judge_turns(reference, found.turns, len(samples))),
         profile=found.profile,
         lanes=found.lanes,
     )
@@ -84,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="evaluate", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--known-count", action="store_true", help="tell the reference's number of speakers")
+    parser.add_argument(
+        "--confidence", action="store_true", help="print how well it tells right seconds from wrong ones"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
     remote = parser.add_argument_group("through a server")
     remote.add_argument("--url", help="its address; by default the networks run in this process")
@@ -125,6 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(table(document))
     for line in summary(document):
         console.print(line, soft_wrap=True)
+    if options.confidence:
+        for line in lines([turn for score in scores for turn in score.judged]):
+            console.print(line, soft_wrap=True)
     return 0
 
 

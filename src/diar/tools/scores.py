@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from diar.tools.confidence import Judged
 from diar.tools.der import Errors, der_interval, pool, score
 from diar.turns import Turn
 
@@ -16,7 +17,11 @@ COLLARS_PER_SIDE_S = (0.0, 0.25)
 
 @dataclass(frozen=True)
 class FileScore:
-    """One file. errors: one for each of COLLARS_PER_SIDE_S. seconds: of the diarization, wall time."""
+    """One file.
+
+    errors: one for each of COLLARS_PER_SIDE_S. judged: the turns found. seconds: of the diarization, wall
+    time.
+    """
 
     file_id: str
     duration_s: float
@@ -24,6 +29,7 @@ class FileScore:
     found_speakers: int
     seconds: float
     errors: tuple[Errors, ...]
+    judged: tuple[Judged, ...]
     profile: str
     lanes: dict[str, str]
 
