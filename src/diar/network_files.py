@@ -12,7 +12,7 @@ from diar.profile import Profile
 
 Network = Literal["segmentation", "trunk"]
 
-_EXPORTED = {"pyannet": "segmentation.onnx", "campplus": "campplus_trunk.onnx"}
+_EXPORTED = {"pyannet": "pyannet.onnx", "campplus": "campplus_trunk.onnx"}
 
 
 def installed_file(profile: Profile, engines_dir: Path) -> Path:

@@ -91,8 +91,8 @@ class Host(NamedTuple):
 def plan_name(network: str, precision: Precision, capability: str, flavour: Flavour, version: str) -> str:
     """File name of a plan.
 
-    >>> plan_name("segmentation", "fp16", "sm89", "tensorrt_rtx", "1.7.1.116")
-    'segmentation.fp16.sm89.tensorrt_rtx1.7.1.116.plan'
+    >>> plan_name("pyannet", "fp16", "sm89", "tensorrt_rtx", "1.7.1.116")
+    'pyannet.fp16.sm89.tensorrt_rtx1.7.1.116.plan'
     """
     return f"{network}.{precision}.{capability}.{flavour}{version}.plan"
 
@@ -100,8 +100,8 @@ def plan_name(network: str, precision: Precision, capability: str, flavour: Flav
 def onnx_of_precision(onnx: Path, precision: Precision) -> Path:
     """The ONNX file that plans of a precision are built from.
 
-    >>> onnx_of_precision(Path("onnx/segmentation.onnx"), "fp16").as_posix()
-    'onnx/segmentation.fp16.onnx'
+    >>> onnx_of_precision(Path("onnx/pyannet.onnx"), "fp16").as_posix()
+    'onnx/pyannet.fp16.onnx'
     """
     return onnx if precision == "fp32" else onnx.with_suffix(f".{precision}.onnx")
 

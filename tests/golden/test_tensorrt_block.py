@@ -8,9 +8,9 @@ import torch
 from diar import block
 from diar.block import BlockRunner
 from diar.errors import InternalError
-from diar.lanes.choose import onnx_file
 from diar.lanes.shapes import input_shapes
 from diar.lanes.tensorrt import TensorRtLane
+from diar.network_files import onnx_file
 from diar.plans import Plan
 from diar.profile import load_profile
 

@@ -46,7 +46,7 @@ def exported(tmp_path_factory):
     """A segmentation network of random weights, of the real window but with one small recurrent layer."""
     torch.manual_seed(6)
     network = PyanNet(7, lstm_size=8, lstm_layers=1).eval().requires_grad_(False)
-    path = tmp_path_factory.mktemp("exported") / "segmentation.onnx"
+    path = tmp_path_factory.mktemp("exported") / "pyannet.onnx"
     write(replace(plan_graphs(PROFILE)[0], shapes=[(2, 160_000)]), network, path)
     return path.read_bytes()
 
@@ -56,7 +56,7 @@ def engines(tmp_path, exported):
     """An engines folder with that network."""
     onnx_dir = tmp_path / "build" / "onnx"
     onnx_dir.mkdir(parents=True)
-    (onnx_dir / "segmentation.onnx").write_bytes(exported)
+    (onnx_dir / "pyannet.onnx").write_bytes(exported)
     return tmp_path
 
 
@@ -69,7 +69,7 @@ RTX_SM89 = ("--gpu", "sm89", "--flavour", "tensorrt_rtx")
 
 def test_a_plan_is_built_entered_and_found_again(rtx, engines, capsys):
     assert build(engines, *RTX_SM89) == 0
-    name = f"segmentation.fp16.sm89.tensorrt_rtx{rtx.__version__}.plan"
+    name = f"pyannet.fp16.sm89.tensorrt_rtx{rtx.__version__}.plan"
     line = capsys.readouterr().out
     path = re.escape(str(engines / "build" / name))
     assert re.fullmatch(
@@ -79,10 +79,10 @@ def test_a_plan_is_built_entered_and_found_again(rtx, engines, capsys):
     (plan,) = read_manifest(folder)
     assert (plan.file, plan.sha256) == (name, file_sha256(folder / name))
     assert (plan.onnx, plan.onnx_sha256) == (
-        "onnx/segmentation.fp16.onnx",
-        file_sha256(folder / "onnx" / "segmentation.fp16.onnx"),
+        "onnx/pyannet.fp16.onnx",
+        file_sha256(folder / "onnx" / "pyannet.fp16.onnx"),
     )
-    onnx_file, shapes = folder / "onnx" / "segmentation.onnx", input_shapes(PROFILE, "segmentation")
+    onnx_file, shapes = folder / "onnx" / "pyannet.onnx", input_shapes(PROFILE, "segmentation")
     host, versions = Host("NVIDIA L4", "sm89"), {"tensorrt_rtx": rtx.__version__}
     assert find_plan(folder, onnx_file, shapes, PROFILE.name, None, host, versions.get) == plan
     assert build(engines, *RTX_SM89) == 0
@@ -91,7 +91,7 @@ def test_a_plan_is_built_entered_and_found_again(rtx, engines, capsys):
 
 def test_another_network_is_built_anew(rtx, engines, capsys):
     assert build(engines, *RTX_SM89) == 0
-    path = engines / "build" / "onnx" / "segmentation.onnx"
+    path = engines / "build" / "onnx" / "pyannet.onnx"
     model = onnx.load(path)
     bias = next(tensor for tensor in model.graph.initializer if tensor.name == "classifier.bias")
     bias.CopyFrom(onnx.numpy_helper.from_array(np.ones(7, np.float32), bias.name))
@@ -104,7 +104,7 @@ def test_another_network_is_built_anew(rtx, engines, capsys):
 @pytest.fixture
 def planted(engines):
     """The network with an operator in its middle that TensorRT does not have."""
-    path = engines / "build" / "onnx" / "segmentation.onnx"
+    path = engines / "build" / "onnx" / "pyannet.onnx"
     model = onnx.load(path)
     last = model.graph.node[-1]
     planted = helper.make_node("Det", [last.input[0]], ["determinant"], name="/planted/Det")
@@ -128,11 +128,11 @@ def failure(engines, capsys, *arguments):
 def test_an_operator_that_tensorrt_lacks_is_named_with_its_node(rtx, planted, capsys):
     line = failure(planted, capsys, *RTX_SM89, "--precision", "fp32")
     assert line.startswith(f"error: tensorrt_rtx {rtx.__version__} cannot parse {planted}")
-    assert "segmentation.onnx: node '/planted/Det', operator Det (UNSUPPORTED_NODE: false)" in line
+    assert "pyannet.onnx: node '/planted/Det', operator Det (UNSUPPORTED_NODE: false)" in line
 
 
 def test_a_network_that_fp16_overflows_is_refused(rtx, engines, capsys):
-    path = engines / "build" / "onnx" / "segmentation.onnx"
+    path = engines / "build" / "onnx" / "pyannet.onnx"
     model = onnx.load(path)
     weight = next(tensor for tensor in model.graph.initializer if tensor.name == "sincnet.conv1d.1.weight")
     weight.CopyFrom(onnx.numpy_helper.from_array(5e4 * np.ones(weight.dims, np.float32), weight.name))
@@ -151,12 +151,12 @@ def test_a_capability_without_target_is_refused_with_those_there_are(rtx, engine
 
 def test_a_missing_onnx_file_is_named_with_the_command(rtx, tmp_path, capsys):
     line = failure(tmp_path, capsys, *RTX_SM89)
-    path = tmp_path / "build" / "onnx" / "segmentation.onnx"
+    path = tmp_path / "build" / "onnx" / "pyannet.onnx"
     assert line == f"error: no file {path}; scripts/export_onnx --profile pyannote_campplus makes it"
 
 
 def test_a_file_that_is_no_graph_is_named(rtx, engines, capsys):
-    path = engines / "build" / "onnx" / "segmentation.onnx"
+    path = engines / "build" / "onnx" / "pyannet.onnx"
     path.write_bytes(b"no graph at all")
     line = failure(engines, capsys, *RTX_SM89)
     assert line == f"error: {path} is no ONNX file; scripts/export_onnx makes it anew"
@@ -164,7 +164,7 @@ def test_a_file_that_is_no_graph_is_named(rtx, engines, capsys):
 
 
 def test_a_network_of_another_window_is_refused(rtx, engines, capsys):
-    path = engines / "build" / "onnx" / "segmentation.onnx"
+    path = engines / "build" / "onnx" / "pyannet.onnx"
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 9]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Abs", ["x"], ["y"])], "short", ends[:1], ends[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
@@ -176,7 +176,7 @@ def test_a_network_of_another_window_is_refused(rtx, engines, capsys):
 
 def test_too_small_a_workspace_is_one_line(rtx, engines, capsys):
     line = failure(engines, capsys, *RTX_SM89, "--workspace-mib", "1")
-    assert "segmentation.fp16.onnx: " in line
+    assert "pyannet.fp16.onnx: " in line
     assert "workspace" in line
 
 
@@ -192,7 +192,7 @@ def small_files(num_bytes):
 
 
 def test_a_disk_that_fills_up_leaves_no_half_plan(rtx, engines, capsys):
-    path = engines / "build" / "onnx" / "segmentation.onnx"
+    path = engines / "build" / "onnx" / "pyannet.onnx"
     shapes = input_shapes(PROFILE, "segmentation")
     size = prepare_onnx(path, "fp16", shapes, lambda line: None).stat().st_size
     with small_files(size):

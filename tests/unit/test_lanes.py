@@ -11,8 +11,9 @@ from torch import nn
 
 from diar.errors import SetupError
 from diar.lanes import choose, exact
-from diar.lanes.choose import choose_lane, onnx_file
+from diar.lanes.choose import choose_lane
 from diar.lanes.exact import ExactLane
+from diar.network_files import onnx_file
 
 CPU = torch.device("cpu")
 ROWS, SIZE = 40, 6
@@ -133,7 +134,7 @@ def test_a_file_that_is_no_graph_is_named(lane, profile, engines, caplog, conten
     pytest.importorskip("openvino")
     path = onnx_file(profile, "segmentation", engines)
     path.write_bytes(content)
-    with pytest.raises(SetupError, match=r"E_ONNX\|OpenVINO cannot load .*segmentation.onnx"):
+    with pytest.raises(SetupError, match=r"E_ONNX\|OpenVINO cannot load .*pyannet.onnx"):
         lane("openvino")
     assert lane("auto").name == "exact"
     assert len(warnings_of(caplog)) == 1
@@ -141,7 +142,7 @@ def test_a_file_that_is_no_graph_is_named(lane, profile, engines, caplog, conten
 
 def test_each_network_has_a_file_of_its_own(profile, tmp_path):
     files = {onnx_file(profile, network, tmp_path) for network in ("segmentation", "trunk")}
-    assert {file.name for file in files} == {"segmentation.onnx", "campplus_trunk.onnx"}
+    assert {file.name for file in files} == {"pyannet.onnx", "campplus_trunk.onnx"}
     assert {file.parent for file in files} == {tmp_path / "onnx"}
 
 

@@ -29,17 +29,17 @@ def engines(tmp_path, profile):
     ]
     graph = onnx.helper.make_graph([onnx.helper.make_node("Abs", ["x"], ["y"])], "abs", ends[:1], ends[1:])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-    path = tmp_path / "onnx" / "segmentation.fp16.onnx"
+    path = tmp_path / "onnx" / "pyannet.fp16.onnx"
     path.parent.mkdir()
     onnx.save(model, path)
-    file = tmp_path / "segmentation.fp16.sm89.tensorrt10.5.0.plan"
+    file = tmp_path / "pyannet.fp16.sm89.tensorrt10.5.0.plan"
     file.write_bytes(fake_tensorrt.fake_plan(path, shapes.least, shapes.most))
     plan = Plan(
         file=file.name,
         sha256=file_sha256(file),
-        onnx="onnx/segmentation.fp16.onnx",
+        onnx="onnx/pyannet.fp16.onnx",
         onnx_sha256=file_sha256(path),
-        network="segmentation",
+        network="pyannet",
         profile=profile.name,
         precision="fp16",
         flavour="tensorrt",
@@ -81,7 +81,7 @@ def warning_of(caplog):
 
 
 def test_a_plan_that_agrees_is_opened(running, engines, profile):
-    path = engines / "onnx" / "segmentation.onnx"
+    path = engines / "onnx" / "pyannet.onnx"
     shapes = input_shapes(profile, "segmentation")
     lane = tensorrt.open_plan(engines, path, shapes, profile.name, None, torch.device("cpu"))
     assert lane.name == "tensorrt:fp16"
@@ -100,9 +100,7 @@ def test_auto_runs_exact_with_one_line_that_says_why(choose, running, caplog, ru
     running(**running_here)
     assert choose("auto").name == "exact"
     line = warning_of(caplog)
-    assert line.startswith(
-        f"segmentation runs in the exact lane: {word}|plan segmentation.fp16.sm89.tensorrt10"
-    )
+    assert line.startswith(f"segmentation runs in the exact lane: {word}|plan pyannet.fp16.sm89.tensorrt10")
     assert names in line
     assert line.endswith(f"; rebuild it with {COMMAND} --flavour tensorrt --precision fp16")
     assert "\n" not in line
@@ -122,8 +120,8 @@ def test_tensorrt_by_name_refuses_instead(choose, running, caplog, wish, running
 @pytest.mark.parametrize(
     ("name", "word"),
     [
-        ("segmentation.fp16.sm89.tensorrt10.5.0.plan", "E_PLAN_FILE"),
-        ("onnx/segmentation.fp16.onnx", "E_PLAN_ONNX"),
+        ("pyannet.fp16.sm89.tensorrt10.5.0.plan", "E_PLAN_FILE"),
+        ("onnx/pyannet.fp16.onnx", "E_PLAN_ONNX"),
         ("MANIFEST.json", "E_PLAN_MANIFEST"),
     ],
 )
@@ -139,7 +137,7 @@ def test_an_altered_file_is_never_run(choose, running, engines, caplog, name, wo
 def test_without_a_plan_the_command_that_builds_it_is_named(choose, running, caplog):
     assert choose("auto", "trunk").name == "exact"
     assert warning_of(caplog).endswith(f"; build it with {COMMAND}")
-    with pytest.raises(SetupError, match=r"E_PLAN_MISSING\|no fp32 plan of segmentation .* --precision fp32"):
+    with pytest.raises(SetupError, match=r"E_PLAN_MISSING\|no fp32 plan of pyannet .* --precision fp32"):
         choose("tensorrt:fp32")
 
 

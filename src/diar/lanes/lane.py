@@ -6,8 +6,6 @@ from typing import Protocol
 
 from torch import Tensor
 
-from diar.network_files import Network as Network
-
 # Name of the tensor, in an exported graph, up to which lanes of 16 bits compute in FP32 all the same.
 FULL_PRECISION = "full_precision"
 
