@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from diar.errors import SetupError
-from diar.tools import demo, fetch_sample
+from diar.tools import demo, fetch_sample, live_server
 
 
 @pytest.fixture
@@ -64,9 +64,8 @@ def test_the_server_runs_while_inside_and_is_told_to_stop(tmp_path):
         f"trap 'echo stopped >{tmp_path}/end; exit 0' TERM\n"
         "while :; do sleep 0.05; done\n",
     )
-    with demo.running_server(serve) as url:
-        port = url.removeprefix("grpc://127.0.0.1:")
-        assert f"--grpc-port={port}" in (tmp_path / "arguments").read_text()
+    with live_server.running_server(serve) as server:
+        assert f"--grpc-port={server.grpc_port}" in (tmp_path / "arguments").read_text()
         os.kill(int((tmp_path / "pid").read_text()), 0)
         assert not (tmp_path / "end").exists()
     assert (tmp_path / "end").exists()
@@ -76,7 +75,10 @@ def test_a_server_that_does_not_start_is_quoted(tmp_path):
     serve = command(
         tmp_path, "echo noise >&2; echo 'error: cannot listen on port 1' >&2; echo more >&2; exit 1\n"
     )
-    with pytest.raises(SetupError, match=r"^E_SERVER\|cannot listen on port 1$"), demo.running_server(serve):
+    with (
+        pytest.raises(SetupError, match=r"^E_SERVER\|cannot listen on port 1$"),
+        live_server.running_server(serve),
+    ):
         pytest.fail("is not running")
 
 
@@ -84,7 +86,7 @@ def test_an_error_inside_stays_what_it_is_and_stops_the_server(tmp_path):
     serve = command(tmp_path, f"echo $$ >{tmp_path}/pid; echo a; echo b; echo c; exec sleep 60\n")
 
     def fail_inside():
-        with demo.running_server(serve):
+        with live_server.running_server(serve):
             raise SetupError("E_MINE", "mine")
 
     with pytest.raises(SetupError, match="mine"):
@@ -101,4 +103,4 @@ def test_a_recording_that_is_not_there_is_said_before_the_server_starts(tmp_path
 
 
 def test_free_ports_differ():
-    assert len(set(demo.free_ports(3))) == 3
+    assert len(set(live_server.free_ports(3))) == 3
