@@ -116,6 +116,25 @@ class BlockRunner:
                 )
         return BlockResult(logits, vectors, speech, pure, self.lanes)
 
+    def embed(
+        self, samples: npt.NDArray[np.float32], active: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.float32]:
+        """Embed one speaker's own frames in one pass, as the pure embeddings of a block are made.
+
+        samples: (samples,) float32 in [-1, 1]. active: (frame,) which of its fbank frames are the speaker's.
+        Returns (dim,), zeros if they are fewer than MIN_PURE_FRAMES.
+
+        Raises InvalidAudio for samples that are none.
+        """
+        check_samples(samples)
+        with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
+            features = self._fbank(torch.tensor(samples, device=self._device))
+            own = features[torch.tensor(active, device=self._device)]
+            vector = self._pure_embedding(own).to("cpu", non_blocking=True)
+            if self._stream:
+                self._stream.synchronize()
+        return np.asarray(vector.numpy())
+
     def close(self) -> None:
         """Give back the networks and their memory."""
         for lane in (self._segmentation, self._trunk, self._head):
@@ -170,12 +189,15 @@ class BlockRunner:
             start = window * geometry.hop // FBANK_STEP_SAMPLES
             own = features[start : start + frames]
             for speaker in range(masks.shape[1]):
-                picked = own[masks[window, speaker][index]]
-                if len(picked) >= MIN_PURE_FRAMES:
-                    trunk = self._trunk.run(fill_up(normalise(picked))[None])[0]
-                    everything = trunk.new_ones(1, trunk.shape[1])
-                    vectors[window, speaker] = self._head.run(pool_statistics(trunk, everything))[0]
+                vectors[window, speaker] = self._pure_embedding(own[masks[window, speaker][index]])
         return vectors
+
+    def _pure_embedding(self, features: Tensor) -> Tensor:
+        """One pass over frames of one speaker, (frames, bins): (dim,), zeros if they are too few."""
+        if len(features) < MIN_PURE_FRAMES:
+            return features.new_zeros(self._profile.embedding.dim)
+        trunk = self._trunk.run(fill_up(normalise(features))[None])[0]
+        return self._head.run(pool_statistics(trunk, trunk.new_ones(1, trunk.shape[1])))[0]
 
 
 def fill_up(features: Tensor) -> Tensor:

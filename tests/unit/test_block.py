@@ -222,6 +222,15 @@ def test_too_few_frames_give_no_pure_embedding(runner, networks, geometry, num_f
     assert result.embeddings[0, 0].any()
 
 
+def test_a_stretch_is_embedded_as_the_pure_rows_are(runner, networks, geometry):
+    span = noise(geometry, 1)
+    networks.segmentation.classes[0, :300] = CLASS[(0,)]
+    pure = runner.run(span).pure_embeddings[0, 0]
+    active = nearest_frames(geometry, 998, 160).numpy() < 300
+    np.testing.assert_array_equal(runner.embed(span, active), pure)
+    assert not runner.embed(span, active & (np.arange(998) < MIN_PURE_FRAMES - 1)).any()
+
+
 def test_the_span_variant_runs_the_trunk_once(networks, profile, tmp_path):
     embedding = msgspec.structs.replace(profile.embedding, variant="span")
     runner = BlockRunner(msgspec.structs.replace(profile, embedding=embedding), tmp_path, threads=1)
