@@ -20,6 +20,7 @@ from diar.supervise.preflight import check_files, check_ports, check_shared_memo
 from diar.supervise.process import SHARED_MEMORY, TritonServer, sweep_shared_memory
 from diar.supervise.readiness import wait_until_ready
 from diar.supervise.repository import read_models
+from diar.tools.add_gpus import prepare_repository
 
 _POLL_S = 0.2
 _STOP_MARGIN_S = 5.0  # what ending takes on top of the exit timeout
@@ -41,8 +42,11 @@ def serve(options: argparse.Namespace, run_folder: Path) -> None:
     """Run the server until a signal comes. Raises SetupError if it cannot start or ends by itself."""
     signals = StopSignals()
     addresses = Addresses(options.address, options.http_port, options.grpc_port, options.metrics_port)
-    config_name = None if options.device == "gpu" or (not options.device and has_gpu()) else "cpu"
-    repository = options.model_repository.resolve()
+    device = "cpu" if options.replicas else "gpu" if options.gpus else options.device
+    config_name = None if device == "gpu" or (not device and has_gpu()) else "cpu"
+    repository = prepare_repository(
+        options.model_repository.resolve(), options.gpus, options.replicas, options.profile
+    )
     models = read_models(repository, config_name)
     files = find_server()
     check_files(models, repository, cpu=config_name == "cpu")
@@ -112,6 +116,15 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         const="gpu",
         help="use the GPU (default: if there is one)",
     )
+    count = parser.add_mutually_exclusive_group()
+    count.add_argument("--gpus", metavar="N", help="serve on N GPUs, or auto: on all (default: 1)")
+    count.add_argument(
+        "--replicas",
+        type=int,
+        metavar="R",
+        help="serve with R processes for the networks, which share the CPU",
+    )
+    add("--profile", help="name, or path of a .toml file (default: the repository's)")
     add(
         "--start-timeout",
         type=float,
@@ -126,7 +139,10 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="SECONDS",
         help="how long running requests may take at the end (default: %(default)s)",
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if (options.gpus and options.device == "cpu") or (options.replicas and options.device == "gpu"):
+        parser.error("--gpus serves on GPUs, --replicas on the CPU")
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
