@@ -10,12 +10,13 @@ from typing import Literal
 from diar.errors import InvalidOption
 from diar.options import Options
 from diar.pipeline import Progress
-from diar.profile import SAMPLE_RATE
+from diar.profile import SAMPLE_RATE, Profile
 from diar.result import Diarization
 from diar.spans import Samples
 from diar.tensors import DIARIZE
 from diar_client.blocks import AsyncBlockRun
 from diar_client.decode import AudioWarning
+from diar_client.failures import RETRYABLE
 from diar_client.recordings import Audio, load, name_of
 from diar_client.retry import PATIENT, Deadline, Patience, persist
 from diar_client.served import Served, learn
@@ -69,12 +70,9 @@ class AsyncDiarizationClient(AsyncSession):
         samples = await _load(audio, channel)
         deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
         if await self._in_blocks(mode, len(samples)):
-            run = AsyncBlockRun(self._connection, samples, options, deadline.left_s(), self._patience)
+            run = AsyncBlockRun(self._connection, samples, options, lambda: deadline, self._patience)
             del samples  # the run gives them up when it can
-            async for block in run:
-                if progress:
-                    progress(block.done, block.total)
-            return await run.result()
+            return await _finish(run, progress)
         report = progress if progress and await self._can_report() else None
         return await persist(
             lambda left_s: diarize_whole(self._connection, samples, options, left_s, report),
@@ -97,20 +95,43 @@ class AsyncDiarizationClient(AsyncSession):
         """See ``DiarizationClient.blocks``; the answer is for ``async for``, its result to be awaited."""
         options = _options(audio, file_id, num_speakers, min_speakers, max_speakers, timings)
         samples = await _load(audio, channel)
-        return AsyncBlockRun(self._connection, samples, options, self._timeout_s, self._patience)
+        return AsyncBlockRun(
+            self._connection, samples, options, lambda: Deadline(self._timeout_s), self._patience
+        )
+
+    async def profile(self) -> Profile:
+        """What the server serves, asked once."""
+        return (await self._learn()).profile
+
+    async def _learn(self) -> Served:
+        if self._served is None:
+            self._served = await learn(self._connection, DIARIZE)
+        return self._served
 
     async def _in_blocks(self, mode: Mode, num_samples: int) -> bool:
         if mode == "blocks":
             return True
-        if self._served is None:
-            self._served = await learn(self._connection, DIARIZE)
-        limit_s = self._served.max_recording_s
+        limit_s = (await self._learn()).max_recording_s
         return mode == "auto" and limit_s is not None and num_samples > limit_s * SAMPLE_RATE
 
     async def _can_report(self) -> bool:
         if self._reports is None:
             self._reports = await can_report(self._connection)
         return self._reports
+
+
+async def _finish(run: AsyncBlockRun, progress: Progress | None) -> Diarization:
+    """Run all blocks. After a failure that may pass it goes on, as long as that brings it any further."""
+    while True:
+        before = run.num_done
+        try:
+            async for block in run:
+                if progress:
+                    progress(block.done, block.total)
+            return await run.result()
+        except RETRYABLE:
+            if run.num_done == before:
+                raise
 
 
 def _options(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,7 +43,7 @@ class AsyncBlockRun:
     What has been run stays so: after an error, iterating again goes on with the blocks that are missing. The
     samples are given up with the last block. The same bytes as the model ``diarize``.
 
-    samples: (samples,) 16 kHz mono, float32 in [-1, 1] or int16. timeout_s: of one iteration.
+    samples: (samples,) 16 kHz mono, float32 in [-1, 1] or int16. deadline: called for that of each block.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class AsyncBlockRun:
         connection: Connection,
         samples: Samples,
         options: Options,
-        timeout_s: float | None,
+        deadline: Callable[[], Deadline],
         patience: Patience,
     ) -> None:
         check_samples(samples)
@@ -59,7 +59,7 @@ class AsyncBlockRun:
         self._samples: Samples | None = samples
         self._num_samples = len(samples)
         self._options = options
-        self._timeout_s = timeout_s
+        self._deadline = deadline
         self._patience = patience
         self._stopwatch = Stopwatch()
         self._profile: Profile | None = None
@@ -71,16 +71,20 @@ class AsyncBlockRun:
         if self._samples is None:
             return
         with self._stopwatch("blocks"):
-            deadline = Deadline(self._timeout_s)
             models = await find_nn_models(self._connection)
             if self._recording is None:
                 served = await learn(self._connection, models[0])  # one repository: the others serve the same
                 self._profile, self._recording = served.profile, Recording(served.profile)
-            pool = NetPool(self._connection, models, deadline, self._patience)
+            pool = NetPool(self._connection, models, self._patience)
             async with aclosing(self._run(pool, self._recording, self._samples)) as blocks:
                 async for block in blocks:
                     yield block
             self._samples = None
+
+    @property
+    def num_done(self) -> int:
+        """Blocks that have been run."""
+        return len(self._done)
 
     async def result(self) -> Diarization:
         """Run what is missing, then cluster and stitch."""
@@ -106,7 +110,8 @@ class AsyncBlockRun:
             while waiting or running:
                 while waiting and len(running) < pool.size:
                     block = waiting.popleft()
-                    running[asyncio.ensure_future(pool.run(take_span(samples, block)))] = block
+                    run = pool.run(take_span(samples, block), self._deadline())
+                    running[asyncio.ensure_future(run)] = block
                 finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in finished:
                     block = running.pop(task)

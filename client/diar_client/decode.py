@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -19,6 +19,7 @@ from diar_client.resample import Mixer, Mono, Resampler
 from diar_client.sound_file import Channels, SoundFile
 
 Pcm = npt.NDArray[np.int16]  # (sample,), 16 kHz mono, full scale 32768
+Watch = Callable[[int], object]
 
 LOUD = 2.0  # a peak above this says that the file's scale is not [-1, 1]; below it is overshoot
 
@@ -35,11 +36,17 @@ class Decoded:
     notes: tuple[str, ...]
 
 
-def decode_file(path: str | os.PathLike[str], *, channel: int | None = None) -> Decoded:
+def decode_file(
+    path: str | os.PathLike[str],
+    *,
+    channel: int | None = None,
+    watch: Watch = lambda num_samples: None,
+) -> Decoded:
     """Decode a file of any common format to 16 kHz mono.
 
     channel: the one to take, counted from 0; None averages all, or takes the loudest if averaging would
-    cancel the sound. The first audio stream counts; its content, not its name, says what it is. Memory is
+    cancel the sound. watch: called for about each second of sound with the samples so far; what it raises
+    ends the decoding. The first audio stream counts; its content, not its name, says what it is. Memory is
     that of the result.
 
     Raises InvalidAudio if there is no file, nothing can be decoded, or a sample is not finite; InvalidOption
@@ -48,27 +55,34 @@ def decode_file(path: str | os.PathLike[str], *, channel: int | None = None) -> 
     name = os.fspath(path)
     try:
         with Path(name).open("rb") as stream:
-            return decode_stream(stream, name, channel=channel)
+            return decode_stream(stream, name, channel=channel, watch=watch)
     except OSError as err:
         raise InvalidAudio("E_AUDIO_FILE", f"{name}: {err.strerror or err}") from None
 
 
 def decode_stream(
-    stream: BinaryIO, name: str, *, channel: int | None = None, max_samples: int | None = None
+    stream: BinaryIO,
+    name: str,
+    *,
+    channel: int | None = None,
+    max_samples: int | None = None,
+    watch: Watch = lambda num_samples: None,
 ) -> Decoded:
     """As ``decode_file``, from an open seekable file. name: for messages.
 
-    max_samples: InvalidAudio (E_AUDIO_TOO_LONG) as soon as there are more.
+    max_samples: InvalidAudio (E_AUDIO_TOO_LONG) as soon as there are more; takes the place of watch.
     """
+    if max_samples is not None:
+        watch = _limit(name, max_samples)
     sound = SoundFile(stream, name)
     mixer = Mixer(name, channel)
     meter = _Meter()
-    pcm = _collect(sound, mixer, meter, max_samples)
+    pcm = _collect(sound, mixer, meter, watch)
     notes = list(sound.notes)
     if mixer.lost is not None:
         notes.append(f"its channels cancel each other: took channel {mixer.lost} instead of their average")
         meter = _Meter()
-        pcm = _collect(sound, Mixer(name, mixer.lost), meter, max_samples)
+        pcm = _collect(sound, Mixer(name, mixer.lost), meter, watch)
     if meter.peak > LOUD:
         notes.append(f"got samples up to {meter.peak:.4g}, expected them in [-1, 1]: clipped")
     return Decoded(pcm, tuple(notes))
@@ -105,17 +119,24 @@ class _Meter:
         self.peak = max(self.peak, float(piece.max()), -float(piece.min()))
 
 
-def _collect(sound: SoundFile, mixer: Mixer, meter: _Meter, max_samples: int | None) -> Pcm:
+def _collect(sound: SoundFile, mixer: Mixer, meter: _Meter, watch: Watch) -> Pcm:
     pcm = bytearray()  # grows in place, so that the peak is the size of the result
     for samples in _resampled(sound, mixer, meter):
         clipped = np.clip(samples, np.float32(-1), np.float32(32767 / 32768))
         pcm += np.rint(clipped * np.float32(32768)).astype(np.int16).tobytes()
-        if max_samples is not None and len(pcm) > 2 * max_samples:
-            raise InvalidAudio(
-                "E_AUDIO_TOO_LONG",
-                f"{sound.name}: got more than {max_samples / SAMPLE_RATE:.3f} s of audio, the limit",
-            )
+        watch(len(pcm) // 2)
     return np.frombuffer(pcm, np.int16)
+
+
+def _limit(name: str, max_samples: int) -> Watch:
+    def check(num_samples: int) -> None:
+        if num_samples > max_samples:
+            limit_s = max_samples / SAMPLE_RATE
+            raise InvalidAudio(
+                "E_AUDIO_TOO_LONG", f"{name}: got more than {limit_s:.3f} s of audio, the limit"
+            )
+
+    return check
 
 
 def _resampled(sound: SoundFile, mixer: Mixer, meter: _Meter) -> Iterator[Mono]:

@@ -1,4 +1,4 @@
-"""Exit codes of the command, by class of error."""
+"""Exit codes of the command, by class of error; ``arguments.EXAMPLES`` explains them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,6 @@ _BY_CLASS: dict[type[DiarError], int] = {
     NetsUnavailable: 7,
     Cancelled: 8,
 }
-
-HELP = f"""exit codes:
-  {OK}  every recording was diarized
-  {OTHER}  an output file, the server's URL, or an error inside the server or the client
-  {USAGE}  wrong usage
-  3  a recording cannot be read or is refused    6  not a server for this client
-  4  an option is refused                        7  the server is overloaded or has no networks: try again
-  5  no server answers                           8  the time-out passed
-  {INTERRUPTED}  interrupted
-With several recordings the first error counts; the other recordings are diarized all the same."""
 
 
 def exit_code(error: Exception) -> int:

@@ -41,12 +41,9 @@ class _Net:
 class NetPool:
     """Runs blocks on ``models``, at most ``IN_FLIGHT`` at once on each."""
 
-    def __init__(
-        self, connection: Connection, models: Sequence[str], deadline: Deadline, patience: Patience
-    ) -> None:
+    def __init__(self, connection: Connection, models: Sequence[str], patience: Patience) -> None:
         self._connection = connection
         self._nets = [_Net(model) for model in models]
-        self._deadline = deadline
         self._patience = patience
         self._change = asyncio.Event()  # a net may have become free
         self._error: DiarError | None = None  # the last failure
@@ -56,17 +53,17 @@ class NetPool:
         """Blocks that may be in flight."""
         return IN_FLIGHT * len(self._nets)
 
-    async def run(self, span: npt.NDArray[np.float32]) -> BlockResult:
+    async def run(self, span: npt.NDArray[np.float32], deadline: Deadline) -> BlockResult:
         """Run one block where there is room, again elsewhere if that fails in a way that may pass.
 
         Raises the last failure once every model has failed ``patience.retries`` times again without a
         success between, or if the deadline passes before the next try; Cancelled when it has passed.
         """
         while True:
-            net = await self._take()
+            net = await self._take(deadline)
             failures = net.failures
             try:
-                result = await run_block(self._connection, net.model, span, self._deadline.left_s())
+                result = await run_block(self._connection, net.model, span, deadline.left_s())
             except RETRYABLE as err:
                 self._error = err
                 if net.failures == failures:  # else the other block in flight has said so already
@@ -79,10 +76,10 @@ class NetPool:
                 net.in_flight -= 1
                 self._change.set()
 
-    async def _take(self) -> _Net:
+    async def _take(self, deadline: Deadline) -> _Net:
         """Wait for a model that takes a block; those that work come first, then the least busy."""
         while True:
-            left_s = self._deadline.left_s()
+            left_s = deadline.left_s()
             if left_s == 0:
                 raise no_answer_in_time(self._connection.url)
             hopeful = [net for net in self._nets if net.failures <= self._patience.retries]
