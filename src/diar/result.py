@@ -111,8 +111,8 @@ class Diarization:
             lanes=document["lanes"],
             requested=counts["requested"],
             note=counts["note"],
-            turns=_read_turns(document["turns"]),
-            exclusive_turns=_read_turns(document["exclusive_turns"]),
+            turns=read_turns(document["turns"]),
+            exclusive_turns=read_turns(document["exclusive_turns"]),
             speakers=tuple(
                 Speaker(s["label"], _samples(s["speech"]), s["confidence"], s.get("voice_score"))
                 for s in document["speakers"]
@@ -144,7 +144,8 @@ def _speaker(speaker: Speaker) -> dict[str, Any]:
     return document
 
 
-def _read_turns(rows: list[dict[str, Any]]) -> tuple[Turn, ...]:
+def read_turns(rows: list[dict[str, Any]]) -> tuple[Turn, ...]:
+    """Turns of a RESULT document, as ``turn_document`` writes them."""
     return tuple(Turn(_samples(r["start"]), _samples(r["end"]), r["speaker"], r["confidence"]) for r in rows)
 
 
