@@ -12,7 +12,7 @@ from typing import Any
 
 from diar.artifacts import replacing
 from diar.errors import SetupError
-from diar.lanes.tensorrt_api import TensorRt
+from diar.lanes.tensorrt_api import Builder, TensorRt
 from diar.lanes.tensorrt_module import messages_of
 from diar.plans import Flavour, Shapes
 
@@ -41,20 +41,10 @@ def build_plan(order: Order, module: TensorRt, progress: Callable[[str], None]) 
     """
     messages = messages_of(module)
     what = f"{order.flavour} {module.__version__}"
-    try:
-        builder = module.Builder(messages.logger)
-        network = builder.create_network(1 << int(module.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-        parser = module.OnnxParser(network, messages.logger)
-        config = builder.create_builder_config()
-    except (TypeError, RuntimeError) as err:  # a factory that gives nothing, as on a machine without a GPU
-        raise SetupError("E_BUILD", f"{what} does not start: {messages.last_error}") from err
+    builder, network = parse_onnx(order.onnx, order.flavour, module)
+    config = builder.create_builder_config()
     if order.flavour == "tensorrt_rtx":
         _set_target(config, order.capability, module)
-    if not parser.parse_from_file(str(order.onnx)):
-        error = parser.get_error(0)
-        node = f"node {error.node_name()!r}, operator {error.node_operator()}" if error.node_name() else "it"
-        why = f"{error.code().name}: {error.desc()}"
-        raise SetupError("E_BUILD_OPERATOR", f"{what} cannot parse {order.onnx}: {node} ({why})")
     config.set_memory_pool_limit(module.MemoryPoolType.WORKSPACE, order.workspace_bytes)
     config.clear_flag(module.BuilderFlag.TF32)
     profile = builder.create_optimization_profile()
@@ -73,6 +63,27 @@ def build_plan(order: Order, module: TensorRt, progress: Callable[[str], None]) 
         with replacing(order.timing_cache) as draft:
             draft.write_bytes(memoryview(config.get_timing_cache().serialize()))
     return bytes(plan)
+
+
+def parse_onnx(onnx: Path, flavour: Flavour, module: TensorRt) -> tuple[Builder, Any]:
+    """A builder, and its network as the ONNX file says it.
+
+    Raises SetupError: E_BUILD (TensorRT does not start, as the full one without a GPU), E_BUILD_OPERATOR.
+    """
+    messages = messages_of(module)
+    what = f"{flavour} {module.__version__}"
+    try:
+        builder = module.Builder(messages.logger)
+        network = builder.create_network(1 << int(module.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+        parser = module.OnnxParser(network, messages.logger)
+    except (TypeError, RuntimeError) as err:  # a factory that gives nothing, as on a machine without a GPU
+        raise SetupError("E_BUILD", f"{what} does not start: {messages.last_error}") from err
+    if not parser.parse_from_file(str(onnx)):
+        error = parser.get_error(0)
+        node = f"node {error.node_name()!r}, operator {error.node_operator()}" if error.node_name() else "it"
+        why = f"{error.code().name}: {error.desc()}"
+        raise SetupError("E_BUILD_OPERATOR", f"{what} cannot parse {onnx}: {node} ({why})")
+    return builder, network
 
 
 def targets(module: TensorRt) -> list[str]:
