@@ -6,6 +6,7 @@ EMBEDDINGS = "EMBEDDINGS"
 SPEECH = "SPEECH"
 PURE_EMBEDDINGS = "PURE_EMBEDDINGS"
 LANES = "LANES"
+DEADLINE = "deadline_unix_ms"  # request parameter of a block: past it, it is not run
 BLOCK_OUTPUTS = (LOGITS, EMBEDDINGS, SPEECH, PURE_EMBEDDINGS, LANES)
 
 AUDIO = "AUDIO"

@@ -21,10 +21,10 @@ START_LIMIT_S, STOP_LIMIT_S, REQUEST_LIMIT_S = 180, 60, 600
 
 @dataclass
 class Served:
-    """A scripts/serve process. ports: http, grpc, metrics. announced: the lines it printed."""
+    """A scripts/serve process. ports: http, grpc, metrics, health. announced: the lines it printed."""
 
     process: subprocess.Popen
-    ports: tuple[int, int, int]
+    ports: tuple[int, int, int, int]
     log: Path
     announced: list[str]
 
@@ -38,7 +38,7 @@ class Served:
         return list(Path("/dev/shm").glob(f"diar_{self.ports[0]}_*"))
 
 
-def free_ports(count=3):
+def free_ports(count=4):
     """Ports that nobody listens on, of which none is given twice."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
@@ -51,7 +51,7 @@ def free_ports(count=3):
 
 def start(arguments, ports, log, python_folder=Path(sys.prefix)):
     """Run scripts/serve in the virtual environment ``python_folder``; its log goes to a file."""
-    names = ("--http-port", "--grpc-port", "--metrics-port")
+    names = ("--http-port", "--grpc-port", "--metrics-port", "--health-port")
     options = [text for name, port in zip(names, ports, strict=True) for text in (name, str(port))]
     options += [] if "--gpu" in arguments else ["--cpu"]
     with log.open("w") as file:
@@ -65,7 +65,7 @@ def start(arguments, ports, log, python_folder=Path(sys.prefix)):
 
 
 def start_and_wait(arguments, log, **more):
-    """Start a server and read the three addresses that it prints when it is ready."""
+    """Start a server and read the addresses that it prints when it is ready."""
     ports = free_ports()
     process = start(arguments, ports, log, **more)
     announced = [process.stdout.readline().rstrip() for _ in ports]

@@ -64,10 +64,10 @@ def edit(repository, model, old, new):
         pytest.param("diar_nn_g0", '"../engines/build"', '"../nowhere"', "no weights at ", id="no-weights"),
         pytest.param(
             "diarize",
-            '"14400"',
-            '"999999999"',
+            'key: "shm_default_bytes" value { string_value: "16777216" }',
+            'key: "shm_default_bytes" value { string_value: "99999999999" }',
             "/dev/shm has ",
-            id="recordings-longer-than-the-shared-memory",
+            id="more-than-the-shared-memory",
         ),
     ],
 )

@@ -10,11 +10,12 @@ import pytest
 
 
 def test_addresses_are_printed_when_it_is_ready(server):
-    http, grpc, metrics = server.ports
+    http, grpc, metrics, health = server.ports
     assert server.announced == [
         f"http     http://127.0.0.1:{http}",
         f"grpc     127.0.0.1:{grpc}",
         f"metrics  http://127.0.0.1:{metrics}/metrics",
+        f"health   http://127.0.0.1:{health}/ready",
     ]
 
 
@@ -44,7 +45,10 @@ def test_what_changes_the_server_is_refused_without_the_admin_key(server, path):
 def test_only_the_asked_for_address_is_bound(server):
     bound = {
         connection.laddr
-        for process in psutil.Process(server.process.pid).children(recursive=True)
+        for process in [
+            psutil.Process(server.process.pid),
+            *psutil.Process(server.process.pid).children(recursive=True),
+        ]
         for connection in process.net_connections(kind="tcp")
         if connection.status == psutil.CONN_LISTEN
     }

@@ -34,7 +34,10 @@ class ScriptedRunner:
         vectors = np.zeros((*shape, self._profile.embedding.dim), np.float32)
         vectors[:, np.arange(shape[1]), np.arange(shape[1])] = 1.0
         speech = np.full(shape, 9.0, np.float32)
-        return BlockResult(logits, vectors, speech, vectors.copy(), ("scripted", "scripted"))
+        pure = np.zeros_like(vectors)
+        if step := self._profile.pure_step(windows):
+            pure[::step] = vectors[::step]
+        return BlockResult(logits, vectors, speech, pure, ("scripted", "scripted"))
 
     def close(self):
         self.closed = True
@@ -62,6 +65,7 @@ def initialize_arguments(model, repository, parameters, kind="CPU"):
     config = {"parameters": {key: {"string_value": value} for key, value in parameters.items()}}
     return {
         "model_name": model,
+        "model_instance_name": f"{model}_0_0",
         "model_config": json.dumps(config),
         "model_repository": str(repository / model),
         "model_instance_kind": kind,

@@ -68,6 +68,13 @@ class InferenceRequest:
         self._inputs = list(inputs)
         self._parameters = json.dumps(parameters or {})
         self._cancelled = False
+        self._timeout = 0
+
+    def request_id(self):
+        return ""
+
+    def timeout(self):
+        return self._timeout
 
     def inputs(self):
         return self._inputs
@@ -101,6 +108,39 @@ def get_input_tensor_by_name(inference_request, name):
 
 def get_output_tensor_by_name(inference_response, name):
     return next((t for t in inference_response.output_tensors() if t.name() == name), None)
+
+
+class _Metric:
+    def __init__(self, kind):
+        self._kind, self._values = kind, []
+
+    def increment(self, value):
+        assert self._kind != MetricFamily.HISTOGRAM
+        self._values.append(value)
+
+    def set(self, value):
+        assert self._kind == MetricFamily.GAUGE
+        self._values = [value]
+
+    def observe(self, value):
+        assert self._kind == MetricFamily.HISTOGRAM
+        self._values.append(value)
+
+    def value(self):
+        return sum(self._values)
+
+
+class MetricFamily:
+    COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+    _all: ClassVar = {}  # (name, labels) -> _Metric
+
+    def __init__(self, *, name, description, kind):
+        self._name, self._kind = name, kind
+
+    def Metric(self, *, labels, buckets=None):  # noqa: N802 - Triton's name
+        if (self._kind == self.HISTOGRAM) != (buckets is not None):
+            raise TypeError(f"{self._name}: buckets are for a histogram, and for nothing else")
+        return self._all.setdefault((self._name, tuple(sorted(labels.items()))), _Metric(self._kind))
 
 
 class Logger:

@@ -2,6 +2,7 @@ import os
 import re
 import shutil
 import socket
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,8 @@ from diar.supervise.preflight import (
     check_files,
     check_ports,
     check_shared_memory,
-    needed_shared_memory,
+    read_api_key,
+    shared_memory,
 )
 from diar.supervise.process import sweep_shared_memory
 from diar.supervise.readiness import start_error
@@ -70,7 +72,7 @@ def launch(repository, tmp_path):
         repository=repository,
         models=read_models(repository),
         config_name="cpu",
-        addresses=Addresses("127.0.0.1", 18000, 18001, 18002),
+        addresses=Addresses("127.0.0.1", 18000, 18001, 18002, 18003),
         exit_timeout_s=30,
         admin_key="secret",
     )
@@ -109,19 +111,40 @@ def test_port_in_use_is_named_with_its_option():
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(SetupError, match=f"port {port}: Address already in use; .* --grpc-port"):
-            check_ports(Addresses("127.0.0.1", 0, port, 0))
+            check_ports(Addresses("127.0.0.1", 0, port, 0, 0))
 
 
 def test_needed_memory_grows_with_instances_and_recording_length():
     memory = {"shm_default_bytes": str(4 * MIB), "shm_growth_bytes": str(MIB)}
     nets = Model("diar_nn_g0", 1, memory)
     recordings = Model("diarize", 2, {**memory, "max_recording_s": "60"})
-    assert needed_shared_memory([nets, recordings]) == 3 * 4 * MIB + 2 * (60 * 16_000 * 2 + MIB)
+    one_minute = 60 * 16_000 * 2 * 3 // 2 + MIB
+    assert shared_memory([nets, recordings], 60) == 3 * 4 * MIB + 2 * one_minute
+    assert shared_memory([nets, recordings], 3600) == 3 * 4 * MIB + 2 * one_minute  # no longer one is taken
+
+
+def test_too_little_memory_for_the_longest_recordings_is_a_warning(tmp_path):
+    memory = {"shm_default_bytes": "1", "shm_growth_bytes": "1", "max_recording_s": str(10**9)}
+    warning = check_shared_memory([Model("diarize", 2, memory)], tmp_path)
+    assert re.search(r"MiB free; 28 MiB are needed to start, \d+ MiB for recordings of .* h in all", warning)
+
+
+@pytest.mark.parametrize("text", ["", "two words", "umlaut \u00e4"])
+def test_api_key_that_cannot_be_sent_is_refused(tmp_path, text):
+    (tmp_path / "key").write_text(text)
+    with pytest.raises(SetupError, match="key"):
+        read_api_key(tmp_path / "key")
+
+
+def test_api_key_restricts_inference_on_both_protocols(launch):
+    command = replace(launch, api_key="abc").command()
+    assert "--http-restricted-api=inference:diar-api-key=abc" in command
+    assert "--grpc-restricted-protocol=inference:diar-api-key=abc" in command
 
 
 def test_too_little_shared_memory_names_the_size_for_docker(tmp_path):
     exabytes = Model("diarize", 10**9, {"shm_default_bytes": str(1 << 30), "shm_growth_bytes": "1"})
-    with pytest.raises(SetupError, match=r"MiB free, .* with Docker: --shm-size=1024000000000m$"):
+    with pytest.raises(SetupError, match=r"MiB free; .* with Docker: --shm-size=1024000000000m$"):
         check_shared_memory([exabytes], tmp_path)
 
 

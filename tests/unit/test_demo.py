@@ -60,7 +60,7 @@ def command(folder: Path, text: str) -> Path:
 def test_the_server_runs_while_inside_and_is_told_to_stop(tmp_path):
     serve = command(
         tmp_path,
-        f"echo $$ >{tmp_path}/pid; echo $* >{tmp_path}/arguments; echo http; echo grpc; echo metrics\n"
+        f"echo $$ >{tmp_path}/pid; echo $* >{tmp_path}/arguments; echo http; echo grpc; echo metrics; echo health\n"
         f"trap 'echo stopped >{tmp_path}/end; exit 0' TERM\n"
         "while :; do sleep 0.05; done\n",
     )
@@ -83,7 +83,7 @@ def test_a_server_that_does_not_start_is_quoted(tmp_path):
 
 
 def test_an_error_inside_stays_what_it_is_and_stops_the_server(tmp_path):
-    serve = command(tmp_path, f"echo $$ >{tmp_path}/pid; echo a; echo b; echo c; exec sleep 60\n")
+    serve = command(tmp_path, f"echo $$ >{tmp_path}/pid; echo a; echo b; echo c; echo d; exec sleep 60\n")
 
     def fail_inside():
         with live_server.running_server(serve):

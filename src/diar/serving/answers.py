@@ -6,9 +6,11 @@ import logging
 
 import triton_python_backend_utils as pb_utils
 
-from diar.errors import Cancelled, DiarError, InternalError
+from diar.errors import Cancelled, DiarError, InternalError, Overloaded
 
 INTERNAL = InternalError("E_INTERNAL", "internal error; see the server log")
+MEMORY = Overloaded("E_OVERLOADED_MEMORY", "no shared memory left; try again")
+SHORT_OF_MEMORY = "Failed to increase the shared memory pool"  # how Triton says it
 log = logging.getLogger("diar")
 
 
@@ -41,11 +43,19 @@ def failed(error: Exception) -> pb_utils.InferenceResponse:
 
     What the caller may know goes to the caller; everything else goes to the log, with its traceback.
     """
-    if not isinstance(error, DiarError) or error.code == DiarError.code:
+    if shown(error) is not error:
         log.error("request failed", exc_info=error)
-        error = INTERNAL
-    code = getattr(pb_utils.TritonError, error.code)
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), code))
+    error = shown(error)
+    return pb_utils.InferenceResponse(
+        error=pb_utils.TritonError(str(error), getattr(pb_utils.TritonError, error.code))
+    )
+
+
+def shown(error: Exception) -> DiarError:
+    """What a caller may know of ``error``."""
+    if SHORT_OF_MEMORY in str(error):
+        return MEMORY
+    return INTERNAL if not isinstance(error, DiarError) or error.code == DiarError.code else error
 
 
 def check_wanted(request: pb_utils.InferenceRequest) -> None:

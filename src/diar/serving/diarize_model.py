@@ -9,13 +9,18 @@ from dataclasses import replace
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from diar.board import Board, Work
 from diar.errors import InvalidAudio
 from diar.options import Options
 from diar.pipeline import Progress, diarize
 from diar.profile import SAMPLE_RATE, load_profile
 from diar.result import Diarization
-from diar.serving.answers import check_wanted, failed, start_logging
-from diar.serving.nets import block_slots
+from diar.serving.answers import start_logging
+from diar.serving.breaker import Breaker
+from diar.serving.jobs import Job, Reception
+from diar.serving.lifeline import end_with_server
+from diar.serving.metrics import Metrics
+from diar.serving.nets import Nets
 from diar.serving.settings import Instance, RecordingSettings
 from diar.spans import Samples
 from diar.stopwatch import Stopwatch
@@ -29,9 +34,23 @@ class TritonPythonModel:
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Read the settings; SetupError says what is wrong in them."""
-        start_logging(args["model_name"])
-        self._settings = Instance.from_arguments(args).settings(self._settings_kind)
+        model = args["model_name"]
+        start_logging(model)
+        instance, board, metrics = Instance.from_arguments(args), Board.find(), Metrics()
+        self._settings = instance.settings(self._settings_kind)
         self._profile = load_profile(self._settings.profile)
+        self._nets = Nets(
+            self._settings.nn_model_names,
+            self._settings.blocks_in_flight,
+            instance.name,
+            Breaker(board),
+            metrics,
+        )
+        work = board.work(model) if board else Work(None)
+        self._reception = Reception(
+            model, self._settings.max_request_s, self._settings.max_block_s, board, metrics, work
+        )
+        end_with_server()
 
     async def execute(
         self, requests: Sequence[pb_utils.InferenceRequest]
@@ -40,31 +59,32 @@ class TritonPythonModel:
         return [await self._respond(request) for request in requests]
 
     async def _respond(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
-        try:
-            check_wanted(request)
-            return recording_response(await self._diarize(request))
-        except Exception as err:
-            return failed(err)
+        with self._reception.job(request) as job:
+            try:
+                self._reception.admit(job)
+                return recording_response(await self._diarize(job))
+            except Exception as err:
+                return job.failed(err)
 
-    async def _diarize(self, request: pb_utils.InferenceRequest) -> Diarization:
-        options = Options.from_parameters(json.loads(request.parameters()))
-        samples = recording_samples(request, self._settings.max_recording_s)
-        return await self._diarize_samples(request, samples, options, Stopwatch())
+    async def _diarize(self, job: Job) -> Diarization:
+        options = Options.from_parameters(json.loads(job.request.parameters()))
+        samples = recording_samples(job.request, self._settings.max_recording_s)
+        return await self._diarize_samples(job, samples, options, Stopwatch())
 
     async def _diarize_samples(
         self,
-        request: pb_utils.InferenceRequest,
+        job: Job,
         samples: Samples,
         options: Options,
         stopwatch: Stopwatch,
         progress: Progress = lambda done, total: None,
     ) -> Diarization:
-        """Diarize samples for the caller of ``request``."""
-        slots = block_slots(
-            self._settings.nn_model_names, self._settings.blocks_in_flight, lambda: check_wanted(request)
-        )
+        """Diarize samples for the caller of a job."""
+        slots = self._nets.slots(job.call_limits)
+        job.seconds = stopwatch.seconds
         with stopwatch("total"):
             result = await diarize(samples, self._profile, slots, options, progress, stopwatch)
+        job.result = result
         return replace(result, timings=stopwatch.seconds) if options.timings else result
 
 

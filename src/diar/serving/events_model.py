@@ -19,8 +19,8 @@ import triton_python_backend_utils as pb_utils
 from diar.options import Options
 from diar.result import Diarization
 from diar.serving import diarize_model
-from diar.serving.answers import check_wanted, failed
 from diar.serving.diarize_model import recording_samples
+from diar.serving.jobs import Job
 from diar.stopwatch import Stopwatch
 from diar.tensors import EVENT
 
@@ -35,18 +35,19 @@ class TritonPythonModel(diarize_model.TritonPythonModel):
 
     async def _serve(self, request: pb_utils.InferenceRequest) -> None:
         sender = request.get_response_sender()
-        try:
-            check_wanted(request)
-            result = await self._diarize_telling(request, sender)
-            sender.send(event_response("result", **result_keys(result)))
-        except Exception as err:
-            sender.send(failed(err))
-        finally:
-            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        with self._reception.job(request) as job:
+            try:
+                self._reception.admit(job)
+                result = await self._diarize_telling(job, sender)
+                sender.send(event_response("result", **result_keys(result)))
+            except Exception as err:
+                sender.send(job.failed(err))
+            finally:
+                sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
-    async def _diarize_telling(self, request: pb_utils.InferenceRequest, sender: Any) -> Diarization:
-        options = Options.from_parameters(json.loads(request.parameters()))
-        samples = recording_samples(request, self._settings.max_recording_s)
+    async def _diarize_telling(self, job: Job, sender: Any) -> Diarization:
+        options = Options.from_parameters(json.loads(job.request.parameters()))
+        samples = recording_samples(job.request, self._settings.max_recording_s)
         windows = self._profile.geometry.num_windows(samples.size)
         total = -(-windows // self._profile.geometry.windows_per_block)
 
@@ -59,7 +60,7 @@ class TritonPythonModel(diarize_model.TritonPythonModel):
 
         stopwatch = Stopwatch(begin)
         return await self._diarize_samples(
-            request, samples, options, stopwatch, lambda done, total: tell("blocks", done)
+            job, samples, options, stopwatch, lambda done, total: tell("blocks", done)
         )
 
 

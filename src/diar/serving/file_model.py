@@ -1,6 +1,6 @@
 """``diarize_file``: one sound or video file as it is, so that ``curl --data-binary`` is a client.
 
-Options come as request parameters, or as HTTP headers named ``diar-`` and the option: ``diar-num-speakers: 2``.
+Options come as request parameters, or as HTTP headers: ``diar-num-speakers: 2``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from diar.options import Options
 from diar.profile import SAMPLE_RATE
 from diar.result import Diarization
 from diar.serving import diarize_model
-from diar.serving.answers import check_wanted, failed
 from diar.serving.decoding import DecodingLimits, decode_apart
 from diar.serving.settings import FileSettings, Instance
 from diar.stopwatch import Stopwatch
@@ -43,17 +42,20 @@ class TritonPythonModel(diarize_model.TritonPythonModel):
         )
 
     async def _respond(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
-        try:
-            check_wanted(request)
-            options = Options.from_parameters(option_parameters(json.loads(request.parameters())))
-            content = self._content(request)
-            stopwatch = Stopwatch()
-            with stopwatch("decoding"):
-                samples, notes = await asyncio.to_thread(decode_apart, content, self._limits)
-            result = await self._diarize_samples(request, samples, options, stopwatch)
-            return file_response(result, notes)
-        except Exception as err:
-            return failed(err)
+        with self._reception.job(request) as job:
+            try:
+                self._reception.admit(job)
+                options = Options.from_parameters(option_parameters(json.loads(request.parameters())))
+                content = self._content(request)
+                stopwatch = Stopwatch()
+                with stopwatch("decoding"):
+                    samples, notes = await job.wait_for(
+                        asyncio.to_thread(decode_apart, content, self._limits)
+                    )
+                result = await self._diarize_samples(job, samples, options, stopwatch)
+                return file_response(result, notes)
+            except Exception as err:
+                return job.failed(err)
 
     def _content(self, request: pb_utils.InferenceRequest) -> bytes:
         files = pb_utils.get_input_tensor_by_name(request, FILE).as_numpy().reshape(-1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -9,12 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
-from diar.errors import InternalError
+from diar.board import Board, Work
+from diar.errors import Cancelled, InternalError, NetsUnavailable
 from diar.pipeline import BlockResult
 from diar.profile import Profile, load_profile
-from diar.serving.answers import check_wanted, failed, start_logging
+from diar.serving.answers import check_wanted, failed, shown, start_logging
+from diar.serving.lifeline import end_with_server
+from diar.serving.metrics import Metrics
 from diar.serving.settings import Instance, NetsSettings
-from diar.tensors import BLOCK_OUTPUTS, EMBEDDINGS, LANES, LOGITS, PURE_EMBEDDINGS, SPAN, SPEECH
+from diar.tensors import BLOCK_OUTPUTS, DEADLINE, EMBEDDINGS, LANES, LOGITS, PURE_EMBEDDINGS, SPAN, SPEECH
 
 
 class Runner(Protocol):
@@ -56,10 +61,14 @@ class TritonPythonModel:
             import torch  # only here: the device must be set before anything else touches CUDA
 
             torch.cuda.set_device(int(args["model_instance_device_id"]))
-        start_logging(args["model_name"])
+        self._model = args["model_name"]
+        start_logging(self._model)
         settings = instance.settings(NetsSettings)
         self._profile = load_profile(settings.profile)
+        self._metrics, board = Metrics(), Board.find()
+        self._work = board.work(self._model) if board else Work(None)
         self._runner = self._make_runner(self._profile, settings, instance)
+        end_with_server()
 
     def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> list[pb_utils.InferenceResponse]:
         """One answer per request, in order; a bad request never costs its neighbour."""
@@ -70,18 +79,47 @@ class TritonPythonModel:
         self._runner.close()
 
     def _respond(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
-        try:
-            check_wanted(request)
-            return self._run(request)
-        except Exception as err:
-            return failed(err)
+        start = time.perf_counter()
+        with self._work.job():
+            try:
+                check_wanted(request)
+                check_deadline(request)
+                response, outcome = self._run(request), "ok"
+            except Exception as err:
+                error = device_error(err)
+                response, outcome = failed(error), shown(error).word
+        self._metrics.add("diar_blocks_total", model=self._model, outcome=outcome)
+        if outcome == "ok":
+            self._metrics.observe("diar_block_seconds", time.perf_counter() - start, model=self._model)
+        return response
 
     def _run(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
         span = pb_utils.get_input_tensor_by_name(request, SPAN).as_numpy()
         wanted = [name for name in BLOCK_OUTPUTS if name in request.requested_output_names()]
         result = self._runner.run(span, embeddings=any(name not in (LOGITS, LANES) for name in wanted))
         outputs = block_outputs(result, self._profile)
+        for network, lane in zip(("segmentation", "embedding"), result.lanes, strict=True):
+            self._metrics.set("diar_lane", 1.0, model=self._model, network=network, lane=lane)
         return pb_utils.InferenceResponse([pb_utils.Tensor(name, outputs[name]) for name in wanted])
+
+
+def check_deadline(request: pb_utils.InferenceRequest) -> None:
+    """Raise Cancelled if the caller said until when it waits, and that is over."""
+    deadline = json.loads(request.parameters()).get(DEADLINE)
+    if isinstance(deadline, int) and deadline < time.time() * 1000:
+        raise Cancelled("E_CANCELLED_DEADLINE", "the block's turn came after its caller's deadline")
+
+
+def device_error(error: Exception) -> Exception:
+    """``error``, or NetsUnavailable for one that says that the GPU is out of order or out of memory.
+
+    torch has no class for the former; after it nothing runs any more in this process.
+    """
+    if type(error).__name__ == "OutOfMemoryError":
+        return NetsUnavailable("E_NETS_MEMORY", "the GPU's memory is used up")
+    if isinstance(error, RuntimeError) and str(error).startswith("CUDA error"):
+        return NetsUnavailable("E_NETS_DEVICE", str(error).splitlines()[0])
+    return error
 
 
 def block_outputs(result: BlockResult, profile: Profile) -> dict[str, npt.NDArray[np.generic]]:

@@ -36,13 +36,16 @@ class RecordingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """Parameters of the models that take whole recordings.
 
     nn_models: names of ``diar_nn`` models, with commas between them. blocks_in_flight: per ``diar_nn`` and
-    recording. max_recording_s: longest recording accepted.
+    recording. max_recording_s: longest recording accepted. max_request_s: the longest that one may take, from
+    its turn on. max_block_s: a block that takes longer has been lost, and goes to another ``diar_nn``.
     """
 
     profile: str
     nn_models: str
     blocks_in_flight: Count
     max_recording_s: Count
+    max_request_s: Count
+    max_block_s: Count
     shm_default_bytes: Count
     shm_growth_bytes: Count
 
@@ -96,9 +99,11 @@ def split_names(names: str) -> list[str]:
 class Instance:
     """Which instance of which model this is, from the arguments that Triton gives to ``initialize``.
 
-    repository: the folder that holds the model's folder. device: ``cpu`` or ``cuda:<i>``.
+    name: the instance's own. repository: the folder that holds the model's folder. device: ``cpu`` or
+    ``cuda:<i>``.
     """
 
+    name: str
     parameters: Mapping[str, str]
     repository: Path
     device: str
@@ -109,6 +114,7 @@ class Instance:
         config: dict[str, Any] = json.loads(arguments["model_config"])
         is_gpu = arguments["model_instance_kind"] == "GPU"
         return cls(
+            name=arguments["model_instance_name"],
             parameters={key: value["string_value"] for key, value in config.get("parameters", {}).items()},
             repository=Path(arguments["model_repository"]).parent,
             device=f"cuda:{arguments['model_instance_device_id']}" if is_gpu else "cpu",

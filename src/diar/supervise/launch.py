@@ -5,34 +5,38 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from diar.supervise.binary import ServerFiles
 from diar.supervise.repository import Model
 
 ADMIN_HEADER = "admin-key"
+API_HEADER = "diar-api-key"
 _RESTRICTED = "model-repository,shared-memory,trace,logging"  # for the holder of the admin key only
 # From this size on, glibc gives memory back as soon as it is freed. Without it, and with Triton's usual pool
 # of 8 requests, tritonserver went from 20 to 130 MB over 20 recordings of 5 minutes, and one of an hour took
 # 300 MB for ever; with both it stays at about 50 MB.
 _MMAP_THRESHOLD = str(1 << 20)
+# Options of diarize_file as headers; never the key, which is a header of that kind as well
+_OPTION_HEADERS = "(?i)diar-(num-speakers|min-speakers|max-speakers|file-id|timings)"
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # an address to bind -> one to connect to
 
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the server listens."""
+    """Where the server listens. health: the supervisor's own port."""
 
     host: str
     http: int
     grpc: int
     metrics: int
+    health: int
 
     @property
     def ports(self) -> dict[str, int]:
         """Port by the name of its protocol."""
-        return {"http": self.http, "grpc": self.grpc, "metrics": self.metrics}
+        return {"http": self.http, "grpc": self.grpc, "metrics": self.metrics, "health": self.health}
 
     @property
     def reachable_host(self) -> str:
@@ -47,7 +51,11 @@ class Addresses:
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything that decides how tritonserver is started."""
+    """Everything that decides how tritonserver is started.
+
+    exit_timeout_s: how long it may still take once nothing is left to do. api_key: None for inference without
+    one. grpc_tls: tritonserver's own options for TLS, by name. They, as its HTTP port, know only of gRPC.
+    """
 
     files: ServerFiles
     backend_directory: Path
@@ -57,6 +65,8 @@ class Launch:
     addresses: Addresses
     exit_timeout_s: int
     admin_key: str
+    api_key: str | None = None
+    grpc_tls: Mapping[str, str] = field(default_factory=dict)
 
     def command(self) -> list[str]:
         """The command line. Model control is explicit, so that a model can be loaded again later."""
@@ -67,14 +77,14 @@ class Launch:
             "model-control-mode": "explicit",
             "http-address": at.host,
             "http-port": str(at.http),
-            "http-restricted-api": f"{_RESTRICTED}:{ADMIN_HEADER}={self.admin_key}",
+            "http-header-forward-pattern": _OPTION_HEADERS,
             "grpc-address": at.host,
             "grpc-port": str(at.grpc),
-            "grpc-restricted-protocol": f"{_RESTRICTED}:{ADMIN_HEADER}={self.admin_key}",
             "grpc-infer-allocation-pool-size": "0",
             "metrics-address": at.host,
             "metrics-port": str(at.metrics),
             "exit-timeout-secs": str(self.exit_timeout_s),
+            **self.grpc_tls,
         }
         if self.config_name:
             options["model-config-name"] = self.config_name
@@ -87,8 +97,20 @@ class Launch:
             str(self.files.tritonserver),
             "--disable-auto-complete-config",
             *(f"--{name}={value}" for name, value in options.items()),
+            *self._restrictions(),
             *(f"--load-model={model.name}" for model in self.models),
             *(f"--backend-config=python,{name}={value}" for name, value in memory.items()),
+        ]
+
+    def _restrictions(self) -> list[str]:
+        """What only the holders of a key may do, alike over HTTP and gRPC."""
+        keys = {_RESTRICTED: f"{ADMIN_HEADER}={self.admin_key}"}
+        if self.api_key is not None:
+            keys["inference"] = f"{API_HEADER}={self.api_key}"
+        return [
+            f"--{option}={what}:{key}"
+            for option in ("http-restricted-api", "grpc-restricted-protocol")
+            for what, key in keys.items()
         ]
 
 

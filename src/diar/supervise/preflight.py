@@ -17,6 +17,7 @@ from diar.supervise.launch import Addresses
 from diar.supervise.repository import Model
 
 PCM_BYTES = 2  # of one sample as clients send it
+SHORT_S = 300  # a server that cannot take recordings of five minutes is of no use
 _MIB = 1 << 20
 _NETWORKS: tuple[Network, ...] = get_args(Network)
 
@@ -81,29 +82,58 @@ def _check_onnx(profile: Profile, engines: Path) -> None:
             raise SetupError("E_ONNX", f"no ONNX file at {file}; run {making_command(profile, network)}")
 
 
-def needed_shared_memory(models: Sequence[Model]) -> int:
-    """Bytes of /dev/shm that these models can come to use.
+def read_api_key(file: Path) -> str:
+    """The key in a file. Raises SetupError (E_SETUP_KEY) unless it is one word of printable ASCII."""
+    try:
+        key = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as err:
+        raise SetupError("E_SETUP_KEY", f"{file}: cannot read the API key: {err}") from None
+    if not key or not key.isprintable() or " " in key:
+        raise SetupError("E_SETUP_KEY", f"{file}: expected one word of printable ASCII characters")
+    return key
 
-    Every instance starts with the default size; each one that takes whole recordings grows by the longest
-    one allowed, as PCM, and one growth step. Regions never shrink.
+
+def shared_memory(models: Sequence[Model], recording_s: int) -> int:
+    """Bytes of /dev/shm that these models come to use if every instance gets recordings of ``recording_s``.
+
+    Every instance starts with the default size; one that takes whole recordings grows by the recording as
+    PCM, half of that again for pieces that do not fit, and a step. AUDIO takes twice as much. Regions never
+    shrink.
     """
     default = max(model.number("shm_default_bytes") for model in models)
     growth = max(model.number("shm_growth_bytes") for model in models)
     recordings = [
-        model.instances * (model.number("max_recording_s") * SAMPLE_RATE * PCM_BYTES + growth)
+        model.instances
+        * (min(recording_s, model.number("max_recording_s")) * SAMPLE_RATE * PCM_BYTES * 3 // 2 + growth)
         for model in models
-        if "max_recording_s" in model.parameters
+        if _takes_recordings(model)
     ]
     return default * sum(model.instances for model in models) + sum(recordings)
 
 
-def check_shared_memory(models: Sequence[Model], folder: Path) -> None:
-    """Raise SetupError (E_SHM), naming the size that is needed, if ``folder`` has too little room."""
-    needed, free = needed_shared_memory(models), shutil.disk_usage(folder).free
-    if free < needed:
-        need_mib = -(-needed // _MIB)
-        raise SetupError(
-            "E_SHM",
-            f"{folder} has {free // _MIB} MiB free, the longest recordings need {need_mib} MiB;"
-            f" with Docker: --shm-size={need_mib}m",
-        )
+def check_shared_memory(models: Sequence[Model], folder: Path) -> str:
+    """Compare the room in ``folder`` with what the models may need: a warning if it is not enough, or "".
+
+    Raises SetupError (E_SHM), naming the size that is needed, if it does not even hold a recording of
+    SHORT_S in every instance.
+    """
+    longest_s = max(
+        (model.number("max_recording_s") for model in models if _takes_recordings(model)), default=0
+    )
+    least, most = shared_memory(models, SHORT_S), shared_memory(models, longest_s)
+    free = shutil.disk_usage(folder).free
+    sizes = (
+        f"{folder} has {free // _MIB} MiB free; {_mib(least)} MiB are needed to start, {_mib(most)} MiB for"
+        f" recordings of {longest_s / 3600:g} h in all instances; with Docker: --shm-size={_mib(most)}m"
+    )
+    if free < least:
+        raise SetupError("E_SHM", sizes)
+    return sizes if free < most else ""
+
+
+def _takes_recordings(model: Model) -> bool:
+    return "max_recording_s" in model.parameters
+
+
+def _mib(number: int) -> int:
+    return -(-number // _MIB)

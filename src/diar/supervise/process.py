@@ -26,12 +26,18 @@ _LIBC = ctypes.CDLL(None)
 class TritonServer:
     """A running tritonserver.
 
-    command, environment: what to run. memory_prefix: how its regions in /dev/shm begin. log: where its
+    command, environment, folder: what to run, and where; its stubs look for Python modules there as well.
+    memory_prefix: how its regions in /dev/shm begin. log: where its
     output goes. Start it from the main thread: the kernel ends it when the thread that started it is gone.
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], memory_prefix: str, log: TextIO
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        memory_prefix: str,
+        log: TextIO,
     ) -> None:
         self._memory_prefix = memory_prefix
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
@@ -39,7 +45,7 @@ class TritonServer:
         self._process = subprocess.Popen(
             command,
             env=environment,
-            cwd="/",  # the stub puts the current folder in front of its packages
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -63,6 +69,10 @@ class TritonServer:
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+    def kill(self) -> None:
+        """End it by force; ``stop`` cleans up."""
+        self._process.kill()
 
     @property
     def exit_code(self) -> int | None:

@@ -13,11 +13,18 @@ from diar.errors import SetupError
 
 @dataclass(frozen=True)
 class Model:
-    """One model as it will be loaded. instances: copies of it; each is a process of its own."""
+    """One model as it will be loaded.
+
+    instances: copies of it; each is a process of its own. inputs: names of its tensors. is_decoupled: it
+    answers with any number of responses. has_sequences: requests to it belong together.
+    """
 
     name: str
     instances: int
     parameters: dict[str, str]
+    inputs: tuple[str, ...] = ()
+    is_decoupled: bool = False
+    has_sequences: bool = False
 
     def number(self, key: str) -> int:
         """An integer parameter; SetupError (E_REPOSITORY) if it is missing or none."""
@@ -56,4 +63,7 @@ def _read_model(file: Path) -> Model:
         name=config.name,
         instances=sum(group.count * max(1, len(group.gpus)) for group in config.instance_group),
         parameters={key: value.string_value for key, value in config.parameters.items()},
+        inputs=tuple(tensor.name for tensor in config.input),
+        is_decoupled=config.model_transaction_policy.decoupled,
+        has_sequences=config.HasField("sequence_batching"),
     )

@@ -73,8 +73,8 @@ def running_server(serve: Path, options: Sequence[str] = ()) -> Iterator[Running
 
     Raises SetupError (E_SERVER) with what the server said if it does not get ready.
     """
-    http, grpc, metrics = free_ports(3)
-    ports = [f"--http-port={http}", f"--grpc-port={grpc}", f"--metrics-port={metrics}"]
+    numbers = dict(zip(("http", "grpc", "metrics", "health"), free_ports(4), strict=True))
+    ports = [f"--{name}-port={port}" for name, port in numbers.items()]
     with (
         tempfile.TemporaryFile("w+") as log,
         # A session of its own: a Ctrl-C is meant for us, and the server is told to stop once, by us.
@@ -84,7 +84,7 @@ def running_server(serve: Path, options: Sequence[str] = ()) -> Iterator[Running
     ):
         try:
             _wait_until_ready(server, log)
-            yield RunningServer(http, grpc, server.pid)
+            yield RunningServer(numbers["http"], numbers["grpc"], server.pid)
         finally:
             server.terminate()
             try:
@@ -94,9 +94,9 @@ def running_server(serve: Path, options: Sequence[str] = ()) -> Iterator[Running
 
 
 def _wait_until_ready(server: subprocess.Popen[str], log: TextIO) -> None:
-    """The server prints its three addresses once it is ready, or ends and has said why."""
+    """The server prints its addresses once it is ready, or ends and has said why."""
     assert server.stdout is not None
-    if all(server.stdout.readline() for _ in range(3)):
+    if all(server.stdout.readline() for _ in range(4)):
         return
     log.seek(0)
     lines = log.read().splitlines() or ["the server ended before it was ready"]
