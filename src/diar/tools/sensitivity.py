@@ -9,54 +9,18 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from diar_client.decode import decode_file
 
 from diar.block import BlockRunner
 from diar.errors import DiarError
-from diar.options import Options
-from diar.pipeline import BlockResult, Recording
 from diar.profile import Profile, load_profile
-from diar.spans import Block, plan_blocks, take_span
-from diar.tools.der import pool, read_rttm, score
 from diar.tools.evaluate import find_pairs
-from diar.turns import Turn
+from diar.tools.heard import hear_file, judge
 
 PRECUT_RANGE = (0.60, 0.80)
 CHANGES = (0.75, 1.25)
-
-
-@dataclass(frozen=True)
-class Heard:
-    """A recording after the networks: all that clustering needs, and the reference."""
-
-    num_samples: int
-    blocks: list[tuple[Block, BlockResult]]
-    reference: list[Turn]
-
-
-def hear(audio: Path, rttm: Path, profile: Profile, runner: BlockRunner) -> Heard:
-    """Run the networks over one recording."""
-    samples = decode_file(audio).samples
-    blocks = plan_blocks(len(samples), profile.geometry)
-    results = [(block, runner.run(take_span(samples, block))) for block in blocks]
-    return Heard(len(samples), results, read_rttm(rttm))
-
-
-def judge(recordings: Sequence[Heard], profile: Profile) -> tuple[float, float]:
-    """Pooled DER at collar 0, overlap scored, and the mean absolute error of the number of speakers."""
-    errors, counts = [], []
-    for heard in recordings:
-        recording = Recording(profile)
-        for block, result in heard.blocks:
-            recording.add(block, result)
-        found = recording.finish(heard.num_samples, Options())
-        errors.append(score(heard.reference, found.turns, heard.num_samples, 0.0))
-        counts.append(abs(len(found.speakers) - len({turn.speaker for turn in heard.reference})))
-    return pool(errors).der, sum(counts) / len(counts)
 
 
 def changed_profiles(profile: Profile) -> Iterator[tuple[str, float, Profile]]:
@@ -84,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             segmentation_lane=options.lane,
             embedding_lane=options.lane,
         )
-        sets = [[hear(*pair, profile, runner) for pair in find_pairs(folder)] for folder in options.folders]
+        sets = [
+            [hear_file(*pair, profile, runner) for pair in find_pairs(folder)] for folder in options.folders
+        ]
     except DiarError as err:
         print(f"error: {err.text}", file=sys.stderr)
         return 1
