@@ -105,11 +105,11 @@ class _Engine:
         strategy = DynamicShapesKernelSpecializationStrategy.LAZY
         return SimpleNamespace(dynamic_shapes_kernel_specialization_strategy=strategy)
 
-    def create_execution_context(self, config=None):
+    def create_execution_context(self, runtime_config=None):
         if self._content["fault"] == "create_execution_context":
             self._logger.log(ILogger.ERROR, "out of memory")
             return None
-        return _Context(self._content, self._logger, self._session, self._names, config)
+        return _Context(self._content, self._logger, self._session, self._names, runtime_config)
 
 
 class _Context:

@@ -1,8 +1,9 @@
 """The part of TensorRT's Python interface that is used here, as types.
 
 Both flavours have it: TensorRT 10 (module ``tensorrt``) and TensorRT for RTX (``tensorrt_rtx_bindings``).
-Nearly all of these calls report failure by answering None or False instead of raising, which the types say,
-so that a call whose answer nobody looks at is found by the type checker or by a reader.
+Nearly all of these calls report failure by answering None or False instead of raising. These types say so,
+which those on PyPI (tensorrt-stubs 10.8 to 10.13) do not; and those cannot be used: a keyword that stands as
+the name of a parameter keeps them from being parsed. A test holds these types against the real module.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Engine(Protocol):
     def create_runtime_config(self) -> Any:
         """Settings of a context; asked for of TensorRT for RTX only."""
 
-    def create_execution_context(self, config: Any = ...) -> Context | None:
+    def create_execution_context(self, runtime_config: Any = ...) -> Context | None:
         """None if there is too little memory."""
 
 
