@@ -21,7 +21,8 @@ from diar_client.recordings import Audio, load, name_of
 from diar_client.retry import PATIENT, Deadline, Patience, persist
 from diar_client.served import Served, learn
 from diar_client.session import AsyncSession
-from diar_client.whole import can_report, diarize_whole
+from diar_client.stream import AsyncStream
+from diar_client.whole import can_report, diarize_whole, request_parameters
 
 Mode = Literal["auto", "server", "blocks"]
 MODES = ("auto", "server", "blocks")
@@ -97,6 +98,24 @@ class AsyncDiarizationClient(AsyncSession):
         samples = await _load(audio, channel)
         return AsyncBlockRun(
             self._connection, samples, options, lambda: Deadline(self._timeout_s), self._patience
+        )
+
+    def stream(
+        self,
+        *,
+        latency: float | None = None,
+        step: float | None = None,
+        num_speakers: int | None = None,
+        min_speakers: int | None = None,
+        max_speakers: int | None = None,
+        file_id: str = "recording",
+        timings: bool = False,
+    ) -> AsyncStream:
+        """See ``DiarizationClient.stream``; for ``async with``, and its methods are to be awaited."""
+        options = _options("", file_id, num_speakers, min_speakers, max_speakers, timings)
+        live = {name: value for name, value in (("latency", latency), ("step", step)) if value is not None}
+        return AsyncStream(
+            self._connection, request_parameters(options), live, self._timeout_s, self._patience
         )
 
     async def profile(self) -> Profile:

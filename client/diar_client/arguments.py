@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 
 from diar_client.aio import MODES
@@ -28,8 +29,10 @@ exit codes: 0 all done, 1 anything else, 2 usage, 3 a recording, 4 an option, 5 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line of everything but ``enroll``; ends the process with 2 for wrong usage."""
     parser = diarize_parser()
-    wishes = parser.parse_args(arguments)
+    wishes = parser.parse_intermixed_args(arguments)
     wishes.urls = wishes.urls or [DEFAULT_URL]
+    if not wishes.paths:
+        parser.error("expected PATH (see --help)")
     if wishes.live:
         if len(wishes.paths) > 1 or len(wishes.urls) > 1:
             parser.error("--live takes one recording and one --url")
@@ -41,10 +44,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("--pcm and --latency need --live")
     if wishes.pcm is not None and wishes.paths != ["-"]:
         parser.error("--pcm is for standard input (-)")
-    if wishes.file_id is not None and len(wishes.paths) > 1:
+    several = len(wishes.paths) > 1 or os.path.isdir(wishes.paths[0])
+    if wishes.file_id is not None and several:
         parser.error("--file-id names one recording, got several")
     if wishes.output is None and len(wishes.formats or []) > 1:
         parser.error("several formats need a folder to write to: -o DIR")
+    if wishes.output is None and wishes.formats and several and FORMATS[wishes.formats[0]].separator is None:
+        parser.error(f"several recordings as {wishes.formats[0]} need a folder to write to: -o DIR")
     return wishes
 
 
@@ -65,7 +71,7 @@ def parse_enroll(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--channel", type=int, metavar="N", help="take this one, from 0 (default: average)")
     _add_server(parser)
     _add_messages(parser)
-    wishes = parser.parse_args(arguments)
+    wishes = parser.parse_intermixed_args(arguments)
     wishes.urls = wishes.urls or [DEFAULT_URL]
     return wishes
 
@@ -82,7 +88,7 @@ def diarize_parser() -> argparse.ArgumentParser:
             prog, max_help_position=31, width=WIDTH
         ),
     )
-    parser.add_argument("paths", nargs="+", metavar="PATH", help=argparse.SUPPRESS)
+    parser.add_argument("paths", nargs="*", metavar="PATH", help=argparse.SUPPRESS)
     _add_server(parser)
     _add_work(parser)
     _add_results(parser)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from diar.pipeline import Progress
 from diar.result import Diarization
@@ -11,6 +12,7 @@ from diar_client.blocks import BlockRun
 from diar_client.recordings import Audio
 from diar_client.retry import PATIENT, Patience
 from diar_client.session import Session
+from diar_client.stream import Stream
 
 
 class DiarizationClient(Session[AsyncDiarizationClient]):
@@ -102,3 +104,40 @@ class DiarizationClient(Session[AsyncDiarizationClient]):
             channel=channel,
         )
         return BlockRun(self, self.run_async(run))
+
+    def stream(
+        self,
+        *,
+        latency: float | None = None,
+        step: float | None = None,
+        num_speakers: int | None = None,
+        min_speakers: int | None = None,
+        max_speakers: int | None = None,
+        file_id: str = "recording",
+        timings: bool = False,
+    ) -> Stream:
+        """Diarize a recording while it is made. Nothing is sent yet.
+
+        latency: seconds until a turn is final in the live view (0.5 to 5); step: between two looks at it;
+        None for the server's own. The speaker counts are for the final result; the live view keeps to the
+        greatest one. ::
+
+            with client.stream(latency=1.0) as stream:
+                for update in stream.updates(pieces_of_16_khz_mono):
+                    print(update.committed, update.tentative)
+            print(stream.result.to_rttm())
+        """
+        return self.run_async(
+            self._stream(
+                latency=latency,
+                step=step,
+                num_speakers=num_speakers,
+                min_speakers=min_speakers,
+                max_speakers=max_speakers,
+                file_id=file_id,
+                timings=timings,
+            )
+        )
+
+    async def _stream(self, **wishes: Any) -> Stream:
+        return Stream(self, self._inner.stream(**wishes))  # the connection is made in the event loop

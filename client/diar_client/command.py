@@ -19,6 +19,7 @@ from diar_client.display import Display
 from diar_client.enroll import enroll
 from diar_client.formats import FORMATS
 from diar_client.inputs import find_recordings
+from diar_client.live import listen
 from diar_client.outputs import Folder, OneFile, Output
 from diar_client.servers import Servers
 from diar_client.voices import load_voices
@@ -55,9 +56,11 @@ def guarded(work: Callable[[], int], display: Display) -> int:
 
 def _diarize(wishes: argparse.Namespace, display: Display) -> int:
     Options(wishes.num_speakers, wishes.min_speakers, wishes.max_speakers)  # refuses what contradicts itself
-    recordings = find_recordings(wishes.paths)
+    recordings = [] if wishes.live else find_recordings(wishes.paths)
     outputs = _outputs(wishes)
     voices = load_voices(wishes.speakers) if wishes.speakers else []
+    if wishes.live:
+        return listen(wishes, _clients(wishes)[0], outputs, voices, display)
     batch = Batch(recordings, outputs, voices, wishes, display)
     return batch.run(_servers(wishes, display))
 
@@ -67,9 +70,12 @@ def _enroll(wishes: argparse.Namespace, display: Display) -> int:
 
 
 def _servers(wishes: argparse.Namespace, display: Display) -> Servers:
+    return Servers(_clients(wishes), display.warn)
+
+
+def _clients(wishes: argparse.Namespace) -> list[AsyncDiarizationClient]:
     api_key = read_key_file(wishes.api_key_file) if wishes.api_key_file else None
-    clients = [AsyncDiarizationClient(url, api_key=api_key, ca=wishes.ca) for url in wishes.urls]
-    return Servers(clients, display.warn)
+    return [AsyncDiarizationClient(url, api_key=api_key, ca=wishes.ca) for url in wishes.urls]
 
 
 def _outputs(wishes: argparse.Namespace) -> list[Output]:

@@ -15,7 +15,7 @@ from diar_client.access import Access
 from diar_client.failures import ServerRefused
 
 Tensor = npt.NDArray[Any]  # BYTES tensors are arrays of bytes objects
-Parameters = Mapping[str, str | int | bool]
+Parameters = Mapping[str, str | int | float | bool]
 
 CONNECT_S = 10.0  # a server that lives answers a question about itself within this
 DEFAULT_PORTS = {"grpc": 8001, "grpcs": 8001, "http": 8000, "https": 443}

@@ -109,6 +109,13 @@ def as_samples(array: npt.ArrayLike) -> Samples:
     return samples
 
 
+def to_pcm(samples: Mono) -> Pcm:
+    """(sample,) float32 as int16, clipped at full scale."""
+    clipped = np.clip(samples, np.float32(-1), np.float32(32767 / 32768))
+    pcm: Pcm = np.rint(clipped * np.float32(32768)).astype(np.int16)
+    return pcm
+
+
 @dataclass
 class _Meter:
     """Greatest absolute sample seen."""
@@ -122,8 +129,7 @@ class _Meter:
 def _collect(sound: SoundFile, mixer: Mixer, meter: _Meter, watch: Watch) -> Pcm:
     pcm = bytearray()  # grows in place, so that the peak is the size of the result
     for samples in _resampled(sound, mixer, meter):
-        clipped = np.clip(samples, np.float32(-1), np.float32(32767 / 32768))
-        pcm += np.rint(clipped * np.float32(32768)).astype(np.int16).tobytes()
+        pcm += to_pcm(samples).tobytes()
         watch(len(pcm) // 2)
     return np.frombuffer(pcm, np.int16)
 

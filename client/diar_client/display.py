@@ -12,6 +12,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from diar.errors import DiarError
+from diar.profile import SAMPLE_RATE
+from diar.result import turn_document
+from diar.tools.timeline import clock
+from diar.turns import Turn
 from diar_client import exit_codes
 
 PREFIX = "diarize: "
@@ -92,8 +96,18 @@ class Display:
         """How the run went. keys: the same for programs."""
         self._say(json.dumps({"level": "info", **keys}) if self._as_json else PREFIX + text)
 
-    def _say(self, text: str) -> None:
-        self.console.print(Text(" ".join(text.split())))
+    def turn(self, turn: Turn) -> None:
+        """A turn of a live recording that is final."""
+        start, end = turn.start / SAMPLE_RATE, turn.end / SAMPLE_RATE
+        if self._quiet:
+            return
+        if self._as_json:
+            self._say(json.dumps({"level": "turn", **turn_document(turn)}))
+        else:
+            self._say(f"{clock(start, 2):>10} - {clock(end, 2):>10}  {turn.speaker}", keep=True)
+
+    def _say(self, text: str, keep: bool = False) -> None:
+        self.console.print(Text(text if keep else " ".join(text.split())))
 
 
 class RecordingLine:

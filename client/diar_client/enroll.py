@@ -15,7 +15,7 @@ from diar_client.interrupt import cancel_on_interrupt
 from diar_client.servers import Servers
 from diar_client.voices import check_name, make_voice, save_voice
 
-LEAST_S = 3.0  # of speech in all: see docs/decisions on known voices
+LEAST_S = 3.0  # of speech in all: docs/decisions/2026-11-29-known-voices.md
 ALONE = 0.9  # share of the speech that the person must have in each recording
 
 

@@ -48,13 +48,11 @@ class SoundFile:
         self.stream.seek(0)
         self.notes.clear()
         with self._open() as container:
-            if not container.streams.audio:
-                raise InvalidAudio("E_AUDIO_STREAM", f"{self.name}: it holds no audio stream")
-            stream = container.streams.audio[0]
+            stream = self._stream(container)
             promised_s = self._promised_seconds(container, stream)
             decoded_s = 0.0
             for rate, piece in _gather(self._frames(container, stream)):
-                _check_finite(piece, rate, decoded_s, self.name)
+                check_finite(piece, rate, decoded_s, self.name)
                 decoded_s += piece.shape[1] / rate
                 yield rate, piece
         if decoded_s == 0:
@@ -69,10 +67,12 @@ class SoundFile:
         if not self.stream.read(1):
             raise InvalidAudio("E_AUDIO_EMPTY", f"{self.name}: it has 0 bytes")
         self.stream.seek(0)
-        try:
-            return av.open(self.stream, metadata_errors="ignore", options=NO_OTHER_FILES)
-        except (av.FFmpegError, ValueError) as err:
-            raise InvalidAudio("E_AUDIO_FORMAT", f"{self.name}: no known format: {_reason(err)}") from None
+        return open_container(self.stream, self.name)
+
+    def _stream(self, container: Any) -> Any:
+        if not container.streams.audio:
+            raise InvalidAudio("E_AUDIO_STREAM", f"{self.name}: it holds no audio stream")
+        return container.streams.audio[0]
 
     def _frames(self, container: Any, stream: Any) -> Iterator[tuple[int, Channels]]:
         """Every frame that can be decoded, as (sample rate, (channel, sample) float32)."""
@@ -131,6 +131,14 @@ class SoundFile:
         return container.duration / 1e6 if container.duration else None  # libav counts microseconds
 
 
+def open_container(stream: Any, name: str, **more: Any) -> Any:
+    """Libav's view of an open file or pipe; InvalidAudio for no known format. more: for ``av.open``."""
+    try:
+        return av.open(stream, metadata_errors="ignore", options=NO_OTHER_FILES, **more)
+    except (av.FFmpegError, ValueError) as err:
+        raise InvalidAudio("E_AUDIO_FORMAT", f"{name}: no known format: {_reason(err)}") from None
+
+
 def _readable(frame: Any) -> Any:
     """The frame in a form that PyAV can hand to numpy.
 
@@ -158,7 +166,8 @@ def _gather(frames: Iterator[tuple[int, Channels]]) -> Iterator[tuple[int, Chann
         yield key[0], np.concatenate(held, axis=1)
 
 
-def _check_finite(piece: Channels, rate: int, before_s: float, name: str) -> None:
+def check_finite(piece: Channels, rate: int, before_s: float, name: str) -> None:
+    """Raise InvalidAudio that names the first sample that is none. before_s: seconds before the piece."""
     bad = ~np.isfinite(piece)
     if not bad.any():
         return

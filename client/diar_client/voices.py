@@ -1,6 +1,6 @@
 """Known voices: kept in files, and found again among the speakers of a recording.
 
-The thresholds come from measurements: docs/decisions says which.
+The thresholds come from measurements: docs/decisions/2026-11-29-known-voices.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from diar_client.inputs import safe_name
 
 SCHEMA = 1
 SUFFIX = ".voice.json"
-CLOSE = 0.6  # least cosine of a speaker's centroid to a voice that names it
+CLOSE = 0.55  # least cosine of a speaker's centroid to a voice that names it
 CLEARLY = 0.1  # and by this much less to any other voice; of two speakers the closer one by this much
 MAX_NAME_CHARACTERS = 100
 

@@ -1,0 +1,112 @@
+"""``diarize --live``: turns while they are spoken, the final result at the end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, nullcontext
+from pathlib import PurePath
+
+from rich.console import Group
+from rich.live import Live
+
+from diar.errors import InvalidAudio
+from diar.result import Diarization
+from diar_client import exit_codes
+from diar_client.aio import AsyncDiarizationClient
+from diar_client.decode import Pcm, decode_file
+from diar_client.display import Display
+from diar_client.inputs import Recording, safe_name
+from diar_client.interrupt import on_interrupt
+from diar_client.live_source import paced, threaded
+from diar_client.live_view import LiveView, TurnJoiner
+from diar_client.outputs import Finished, Output
+from diar_client.recordings import recording_name
+from diar_client.sound_pipe import SoundPipe, raw_pcm
+from diar_client.stream import AsyncStream
+from diar_client.voices import Voice, check_voices, name_speakers
+
+REDRAWN_PER_S = 8
+
+
+def listen(
+    wishes: argparse.Namespace,
+    client: AsyncDiarizationClient,
+    outputs: Sequence[Output],
+    voices: Sequence[Voice],
+    display: Display,
+) -> int:
+    """Stream ``wishes.paths[0]`` to the server; the exit code. The first Ctrl-C ends the recording."""
+    path = wishes.paths[0]
+    name = "live" if path == "-" else recording_name(path)
+    if wishes.file_id is not None:
+        name = wishes.file_id
+    result = asyncio.run(_listen(wishes, name, client, voices, display))
+    if result.note:
+        display.warn(result.note, path)
+    finished = Finished(0, Recording(path, PurePath(safe_name(name))), name_speakers(result, voices))
+    for output in outputs:
+        output.write(finished)
+        output.close()
+    return exit_codes.OK
+
+
+async def _listen(
+    wishes: argparse.Namespace,
+    name: str,
+    client: AsyncDiarizationClient,
+    voices: Sequence[Voice],
+    display: Display,
+) -> Diarization:
+    stop = asyncio.Event()
+    async with client:
+        if voices:
+            check_voices(voices, await client.profile())
+        stream = client.stream(
+            latency=wishes.latency,
+            num_speakers=wishes.num_speakers,
+            min_speakers=wishes.min_speakers,
+            max_speakers=wishes.max_speakers,
+            file_id=name,
+            timings=wishes.timings,
+        )
+        with on_interrupt(stop.set):
+            async with aclosing(_source(wishes, display, stop)) as pieces:
+                await _show(stream, pieces, display)
+        if stream.num_samples == 0:
+            raise InvalidAudio("E_AUDIO_EMPTY", f"{wishes.paths[0]}: no sound came")
+        return await stream.finish()
+
+
+async def _source(
+    wishes: argparse.Namespace, display: Display, stop: asyncio.Event
+) -> AsyncGenerator[Pcm, None]:
+    path = wishes.paths[0]
+    if path != "-":
+        decoded = await asyncio.to_thread(decode_file, path, channel=wishes.channel)
+        for note in decoded.notes:
+            display.warn(note, path)
+        source = paced(decoded.samples, stop)
+    elif wishes.pcm:
+        source = threaded(raw_pcm(sys.stdin.fileno(), wishes.pcm), stop)
+    else:
+        source = threaded(SoundPipe(sys.stdin.fileno()).pcm(wishes.channel), stop)
+    async with aclosing(source) as pieces:
+        async for piece in pieces:
+            yield piece
+
+
+async def _show(stream: AsyncStream, pieces: AsyncIterator[Pcm], display: Display) -> None:
+    """Push the pieces; draw what comes back, or print a line a turn where there is no terminal."""
+    view, joiner = LiveView(), TurnJoiner()
+    screen = Live(console=display.console, refresh_per_second=REDRAWN_PER_S, transient=True)
+    with screen if display.shows else nullcontext():
+        async for update in stream.updates(pieces):
+            if display.shows:
+                view.add(update)
+                screen.update(Group(*view.lines(display.console.width)))
+            else:
+                for turn in joiner.add(update):
+                    display.turn(turn)
