@@ -80,7 +80,8 @@ def parse_onnx(onnx: Path, flavour: Flavour, module: TensorRt) -> tuple[Builder,
         raise SetupError("E_BUILD", f"{what} does not start: {messages.last_error}") from err
     if not parser.parse_from_file(str(onnx)):
         error = parser.get_error(0)
-        node = f"node {error.node_name()!r}, operator {error.node_operator()}" if error.node_name() else "it"
+        operator = error.node_operator()
+        node = f"node {error.node_name()!r}, operator {operator}" if operator else "it"
         why = f"{error.code().name}: {error.desc()}"
         raise SetupError("E_BUILD_OPERATOR", f"{what} cannot parse {onnx}: {node} ({why})")
     return builder, network
