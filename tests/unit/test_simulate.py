@@ -11,7 +11,8 @@ import pytest
 import soundfile
 
 from diar.errors import SetupError
-from diar.tools.channels import noise, telephone
+from diar.tools import simulate as simulate_command
+from diar.tools.channels import noise, room, telephone
 from diar.tools.conversation import Scenario
 from diar.tools.simulate import CHUNK_SAMPLES, main, simulate
 from diar.tools.utterances import load_utterance, read_audio
@@ -149,6 +150,74 @@ def test_noise_and_telephone_leave_the_plan_alone(speakers):
     both = simulate(speakers, Scenario(length_s=30, noise_db=10, telephone=True))
     assert plain.turns == both.turns
     assert not np.array_equal(plain.samples(), both.samples())
+
+
+def test_rooms_leave_the_plan_and_the_direct_sound_alone(speakers):
+    scenario = Scenario(length_s=60, overlap=0.0)
+    plain, reverberant = simulate(speakers, scenario), simulate(speakers, replace(scenario, rooms=True))
+    assert plain.turns == reverberant.turns
+    dry, wet = plain.samples().astype(float), reverberant.samples().astype(float)
+    tail = wet - dry
+    onset = plain.turns[0].start
+    assert not np.abs(tail[: onset + 30]).max() > 2  # the first reflection comes after at least 2 ms
+    level_db = 10 * np.log10(np.square(tail).sum() / np.square(dry).sum())
+    assert -11 < level_db < 1
+    # reverberation is heard behind a turn, and is gone before the next
+    gaps = [(a.end, b.start) for a, b in itertools.pairwise(plain.turns) if b.start - a.end > RATE]
+    assert gaps
+    for start, end in gaps:
+        behind, later = (
+            np.square(wet[part]).mean() for part in (slice(start, start + 1600), slice(end - 1600, end))
+        )
+        assert behind > 10 * later
+
+
+def test_a_room_has_one_decay_and_places_of_their_own():
+    one, two, three = itertools.islice(room(np.random.default_rng(4)), 3)
+    assert one[0] == two[0] == three[0] == 1
+    assert len(one) == len(two)
+    assert 0.25 * RATE <= len(one) <= 0.7 * RATE
+    assert not np.array_equal(one, two)
+    for response in (one, two, three):
+        energy = np.square(response[1:]).sum()
+        assert -10.1 <= 10 * np.log10(energy) <= 0.1
+        halves = [np.square(part).sum() for part in np.split(response[160 : 160 + len(response) // 4 * 2], 2)]
+        assert 10 * np.log10(halves[0] / halves[1]) == pytest.approx(15, abs=2)  # a quarter of 60 dB later
+
+
+def test_a_room_that_is_cut_into_chunks_loses_no_reverberation(speakers):
+    conversation = simulate(speakers, Scenario(length_s=45, rooms=True))
+    whole = conversation.samples()
+    assert len(whole) == 45 * RATE
+    seams = np.arange(CHUNK_SAMPLES, len(whole), CHUNK_SAMPLES)
+    steps = np.abs(np.diff(whole.astype(int)))
+    assert steps[seams - 1].max() <= np.percentile(steps, 99.99)
+
+
+@pytest.fixture
+def pair(monkeypatch):
+    monkeypatch.setattr(simulate_command, "_alike", lambda options: ("voice_3", "voice_1"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "count"),
+    [
+        pytest.param([], "sim_2spk_s0", 2, id="the-pair-alone"),
+        pytest.param(["--num-speakers", "4"], "sim_4spk_s0", 4, id="and-two-drawn-ones"),
+    ],
+)
+def test_alike_voices_are_among_the_speakers(speakers, pair, tmp_path, arguments, name, count):
+    command = [str(speakers), "--alike", "1", "--length-s", "60", "--out", str(tmp_path), *arguments]
+    assert main(command) == 0
+    heard = {line.split()[7] for line in (tmp_path / f"{name}.rttm").read_text().splitlines()}
+    assert heard >= {"voice_1", "voice_3"}
+    assert len(heard) == count
+
+
+def test_a_pair_is_no_less_than_two_speakers(speakers, pair, tmp_path, capsys):
+    command = [str(speakers), "--alike", "1", "--num-speakers", "1", "--out", str(tmp_path)]
+    assert main(command) == 1
+    assert "num_speakers: got 1, expected at least the 2 given" in capsys.readouterr().err
 
 
 def test_noise_has_the_level_asked_for():

@@ -37,7 +37,7 @@ def table_path(profile: str) -> Path:
 
 
 def document(profile: Profile, fitted: Fit, others: Sequence[Fit], rows: Sequence[Row]) -> dict[str, Any]:
-    """The calibration as JSON. percentiles: those that ``same`` and ``different`` give; rates are fractions."""
+    """The calibration as JSON. percentiles: those in ``same`` and ``different``; rates are fractions."""
     return {
         "profile": profile.name,
         "embedding_sha256": profile.embedding.weights.sha256,

@@ -32,7 +32,8 @@ class Scenario:
 
     turn_s: mean length of a turn. overlap: share of the time with speech in which two speak. pause_s: mean
     pause between turns that do not overlap. noise_db: steady noise this far below the speech; None: none.
-    telephone: 300 to 3400 Hz and mu-law, as over a telephone line. Times in seconds.
+    telephone: 300 to 3400 Hz and mu-law, as over a telephone line. rooms: the speakers sit in a room, each at
+    a place of their own. Times in seconds.
 
     Raises SetupError (E_OPTION) for a value out of range.
     """
@@ -44,6 +45,7 @@ class Scenario:
     pause_s: float = 0.5
     noise_db: float | None = None
     telephone: bool = False
+    rooms: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -149,14 +151,17 @@ class Voice:
         self._position = int(self._rng.integers(first, (first + last) // 2)) if again else 0
 
 
-def choose_speakers(names: Sequence[str], scenario: Scenario) -> list[str]:
-    """Draw the scenario's number of different speakers; SetupError if there are too few."""
-    if scenario.num_speakers > len(names):
-        raise SetupError(
-            "E_SPEAKERS", f"got {len(names)} speakers to draw from, expected at least {scenario.num_speakers}"
-        )
+def choose_speakers(names: Sequence[str], scenario: Scenario, given: Sequence[str] = ()) -> list[str]:
+    """The given speakers, then as many others, drawn, as the scenario needs; SetupError if that cannot be."""
+    others = sorted(set(names) - set(given))
+    known, wanted = len(others) + len(given), scenario.num_speakers
+    if wanted > known:
+        raise SetupError("E_SPEAKERS", f"got {known} speakers to draw from, expected at least {wanted}")
+    if wanted < len(given):
+        raise SetupError("E_OPTION", f"num_speakers: got {wanted}, expected at least the {len(given)} given")
     rng = np.random.default_rng([scenario.seed, 0])
-    return [str(name) for name in rng.choice(sorted(names), scenario.num_speakers, replace=False)]
+    drawn = rng.choice(others, wanted - len(given), replace=False)
+    return [*given, *(str(name) for name in drawn)]
 
 
 def plan_conversation(speakers: Mapping[str, Sequence[Path]], scenario: Scenario) -> Iterator[Clip]:

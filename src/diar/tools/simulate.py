@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import soundfile
+from scipy import signal
 
 from diar.artifacts import replacing
-from diar.errors import SetupError
+from diar.errors import DiarError, SetupError
 from diar.options import clean_file_id
 from diar.profile import SAMPLE_RATE
-from diar.tools.channels import Channel, noise, telephone
+from diar.tools.channels import Channel, noise, room, telephone
 from diar.tools.conversation import Clip, Scenario, choose_speakers, plan_conversation, reference_turns
 from diar.tools.utterances import Floats, list_speakers, load_utterance
 from diar.turns import Turn, to_rttm
@@ -46,7 +47,7 @@ class Conversation:
     def chunks(self) -> Iterator[Pcm]:
         """Yield the recording, (samples,) int16 at 16 kHz, 10 s at a time."""
         channels = _channels(self.scenario)
-        for chunk in _mix(self.clips, self.scenario.num_samples):
+        for chunk in _mix(self.clips, self.scenario.num_samples, self._places()):
             for channel in channels:
                 chunk = channel(chunk)
             yield np.clip(np.rint(chunk * 32768), -32768, 32767).astype(np.int16)
@@ -54,6 +55,13 @@ class Conversation:
     def samples(self) -> Pcm:
         """The whole recording, (samples,) int16 at 16 kHz."""
         return np.concatenate(list(self.chunks()))
+
+    def _places(self) -> Mapping[str, Floats]:
+        """What the room makes of each speaker; empty without rooms."""
+        if not self.scenario.rooms:
+            return {}
+        places = room(np.random.default_rng([self.scenario.seed, 3]))
+        return dict(zip(sorted({clip.speaker for clip in self.clips}), places, strict=False))
 
 
 def simulate(
@@ -97,8 +105,8 @@ def _channels(scenario: Scenario) -> list[Channel]:
     return channels
 
 
-def _mix(clips: Sequence[Clip], num_samples: int) -> Iterator[Floats]:
-    """Add the clips up; holds the sounding ones only."""
+def _mix(clips: Sequence[Clip], num_samples: int, places: Mapping[str, Floats]) -> Iterator[Floats]:
+    """Add the clips up, each as it sounds from its speaker's place; holds the sounding ones only."""
     waiting = iter(clips)
     upcoming = next(waiting, None)
     sounding: list[tuple[int, Floats]] = []
@@ -106,13 +114,22 @@ def _mix(clips: Sequence[Clip], num_samples: int) -> Iterator[Floats]:
         mixed = np.zeros(min(CHUNK_SAMPLES, num_samples - start), np.float32)
         end = start + len(mixed)
         while upcoming is not None and upcoming.start < end:
-            sounding.append((upcoming.start, _voice_of(upcoming)))
+            sounding.append((upcoming.start, _heard_from(upcoming, places)))
             upcoming = next(waiting, None)
         for at, voice in sounding:
             first, last = max(at, start), min(at + len(voice), end)
             mixed[first - start : last - start] += voice[first - at : last - at]
         sounding = [(at, voice) for at, voice in sounding if at + len(voice) > end]
         yield mixed
+
+
+def _heard_from(clip: Clip, places: Mapping[str, Floats]) -> Floats:
+    """The clip's samples, and in a room their reverberation, which goes on behind its end."""
+    voice = _voice_of(clip)
+    if clip.speaker not in places:
+        return voice
+    reverberant: Floats = signal.fftconvolve(voice, places[clip.speaker]).astype(np.float32)
+    return reverberant
 
 
 def _voice_of(clip: Clip) -> Floats:
@@ -151,8 +168,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("speakers_dir", type=Path, metavar="SPEAKERS_DIR")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="made if missing")
     parser.add_argument("--name", help="id of the recording; default: made from speakers and seed")
-    parser.add_argument("--num-speakers", type=int, default=defaults.num_speakers, metavar="N")
-    parser.add_argument("--speakers", metavar="A,B,...", help="these speakers instead of N drawn ones")
+    parser.add_argument("--num-speakers", type=int, metavar="N", help="default: 4, with --alike 2")
+    voices = parser.add_mutually_exclusive_group()
+    voices.add_argument("--speakers", metavar="A,B,...", help="these speakers instead of N drawn ones")
+    voices.add_argument(
+        "--alike",
+        type=int,
+        metavar="RANK",
+        help="the RANK-th most alike pair (1: most), and N - 2 drawn ones",
+    )
     parser.add_argument("--length-s", type=float, default=defaults.length_s, metavar="S")
     parser.add_argument("--turn-s", type=float, default=defaults.turn_s, metavar="S", help="mean turn")
     parser.add_argument(
@@ -161,38 +185,66 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pause-s", type=float, default=defaults.pause_s, metavar="S", help="mean pause")
     parser.add_argument("--noise-db", type=float, metavar="DB", help="add noise this far below the speech")
     parser.add_argument("--telephone", action="store_true", help="300 to 3400 Hz, mu-law")
+    parser.add_argument("--rooms", action="store_true", help="a room, and a place in it for each speaker")
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument(
         "--count", type=int, default=1, metavar="K", help="recordings, of seeds SEED, SEED+1 ..."
     )
     parser.add_argument("--format", choices=("flac", "wav"), default="flac")
+    alike = parser.add_argument_group("what --alike judges voices by")
+    alike.add_argument("--profile", default="pyannote_campplus", help="name, or path of a .toml file")
+    alike.add_argument("--engines-dir", type=Path, default=Path("engines"), metavar="DIR")
     return parser
+
+
+def _alike(options: argparse.Namespace) -> tuple[str, ...]:
+    """The pair of the rank asked for, by the profile's own networks."""
+    from diar.block import BlockRunner  # torch, which nothing else here needs
+    from diar.profile import load_profile
+    from diar.tools.voices import alike_pairs, pair_of_rank
+
+    runner = BlockRunner(load_profile(options.profile), options.engines_dir.resolve() / "build")
+    pair = pair_of_rank(alike_pairs(list_speakers(options.speakers_dir), runner), options.alike)
+    print(f"alike: {pair.one} and {pair.two}, cosine {pair.cosine:.2f}", flush=True)
+    return pair.one, pair.two
+
+
+def _write_all(options: argparse.Namespace) -> None:
+    """Write the recordings of all seeds, and say what each is like."""
+    given = tuple(options.speakers.split(",")) if options.speakers else ()
+    if options.alike is not None:
+        given = _alike(options)
+    num_speakers = options.num_speakers
+    if num_speakers is None or options.speakers:
+        num_speakers = len(given) or Scenario().num_speakers
+    for seed in range(options.seed, options.seed + options.count):
+        scenario = Scenario(
+            num_speakers=num_speakers,
+            length_s=options.length_s,
+            turn_s=options.turn_s,
+            overlap=options.overlap,
+            pause_s=options.pause_s,
+            noise_db=options.noise_db,
+            telephone=options.telephone,
+            rooms=options.rooms,
+            seed=seed,
+        )
+        stem = clean_file_id(options.name or f"sim_{scenario.num_speakers}spk")
+        if options.count > 1 or not options.name:
+            stem += f"_s{seed}"
+        speakers = choose_speakers(list(list_speakers(options.speakers_dir)), scenario, given)
+        conversation = simulate(options.speakers_dir, scenario, speakers)
+        audio = options.out / f"{stem}.{options.format}"
+        write_conversation(conversation, audio)
+        print(f"{audio}: {_describe(conversation)}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     options = _parser().parse_args(arguments)
-    speakers = options.speakers.split(",") if options.speakers else None
     try:
-        for seed in range(options.seed, options.seed + options.count):
-            scenario = Scenario(
-                num_speakers=len(speakers) if speakers else options.num_speakers,
-                length_s=options.length_s,
-                turn_s=options.turn_s,
-                overlap=options.overlap,
-                pause_s=options.pause_s,
-                noise_db=options.noise_db,
-                telephone=options.telephone,
-                seed=seed,
-            )
-            stem = clean_file_id(options.name or f"sim_{scenario.num_speakers}spk")
-            if options.count > 1 or not options.name:
-                stem += f"_s{seed}"
-            conversation = simulate(options.speakers_dir, scenario, speakers)
-            audio = options.out / f"{stem}.{options.format}"
-            write_conversation(conversation, audio)
-            print(f"{audio}: {_describe(conversation)}", flush=True)
-    except SetupError as err:
+        _write_all(options)
+    except DiarError as err:
         print(f"error: {err.text}", file=sys.stderr)
         return 1
     except OSError as err:
