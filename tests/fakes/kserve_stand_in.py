@@ -1,11 +1,11 @@
 """A small Triton server in this process, over real gRPC and real HTTP, that answers what a test says.
 
-Only what the client uses is there: model configuration, model readiness, inference with binary tensors.
+Only what the client uses is there: model configuration, model readiness, inference with binary tensors, over
+gRPC also with several answers to a request, TLS, and a key that is asked for as Triton does.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from concurrent import futures
@@ -14,13 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import grpc
 import numpy as np
-from scripted import ScriptedRunner
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
-
-from diar.options import Options
-from diar.pipeline import diarize
-from diar.serving.nn_model import block_outputs
 
 HTTP_STATUS = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404, "INTERNAL": 500, "UNAVAILABLE": 503}
 DTYPES = {"FP32": np.float32, "INT16": np.int16}
@@ -50,13 +45,20 @@ class Call:
 class StandIn:
     """Models and what they answer.
 
-    models: name -> function of a Call that returns {output: array} or raises Refusal. configs: name ->
-    configuration as in JSON. calls: every inference request so far.
+    models: name -> function of a Call that returns {output: array} or raises Refusal; one that is asked
+    through a stream yields such dictionaries. configs: name -> configuration as in JSON. calls: every
+    inference request so far. api_key: what "diar-api-key" must be; None lets everybody in.
     """
 
     models: dict
     configs: dict
     calls: list = field(default_factory=list)
+    api_key: str | None = None
+
+    def check_key(self, headers, name):
+        """headers: of a request. name: that of the one which holds the key."""
+        if self.api_key is not None and headers.get(name) != self.api_key:
+            raise Refusal("UNAVAILABLE", f"This protocol is restricted, expecting header '{name}'")
 
     def config(self, name):
         if name not in self.configs:
@@ -64,29 +66,41 @@ class StandIn:
         return self.configs[name]
 
     def infer(self, call):
+        outputs = self.ask(call)
+        return {name: outputs[name] for name in call.outputs if name in outputs}
+
+    def ask(self, call):
+        """What the model returns."""
         self.calls.append(call)
         if call.model not in self.models:
             raise Refusal("NOT_FOUND", f"Request for unknown model: '{call.model}' is not found")
-        outputs = self.models[call.model](call)
-        return {name: outputs[name] for name in call.outputs if name in outputs}
+        return self.models[call.model](call)
 
-    def serve_grpc(self):
-        """Start gRPC on a free port; returns (url, function that stops it)."""
+    def serve_grpc(self, certificate=None):
+        """Start gRPC on a free port; returns (url, function that stops it).
+
+        certificate: (key, chain) in PEM, for TLS.
+        """
         pool = futures.ThreadPoolExecutor(16)
         server = grpc.server(pool, options=[("grpc.max_receive_message_length", -1)])
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Servicer(self), server)
-        port = server.add_insecure_port("127.0.0.1:0")
+        if certificate:
+            port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([certificate]))
+        else:
+            port = server.add_insecure_port("127.0.0.1:0")
         server.start()
 
         def stop():
             server.stop(0).wait()
             pool.shutdown()
 
-        return f"grpc://127.0.0.1:{port}", stop
+        return f"grpc{'s' if certificate else ''}://127.0.0.1:{port}", stop
 
-    def serve_http(self):
-        """Start HTTP on a free port; returns (url, function that stops it)."""
+    def serve_http(self, context=None):
+        """Start HTTP on a free port; returns (url, function that stops it). context: for HTTPS."""
         server = _HttpServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stand_in": self}))
+        if context:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
 
@@ -95,7 +109,7 @@ class StandIn:
             server.server_close()
             thread.join()
 
-        return f"http://127.0.0.1:{server.server_port}", stop
+        return f"http{'s' if context else ''}://127.0.0.1:{server.server_port}", stop
 
 
 class _Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
@@ -103,9 +117,11 @@ class _Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
         self._stand_in = stand_in
 
     def ModelReady(self, request, context):  # noqa: N802 - the protocol's name
+        self._check_key(context)
         return service_pb2.ModelReadyResponse(ready=request.name in self._stand_in.models)
 
     def ModelConfig(self, request, context):  # noqa: N802
+        self._check_key(context)
         try:
             config = self._stand_in.config(request.name)
         except Refusal as err:
@@ -119,24 +135,49 @@ class _Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
         return response
 
     def ModelInfer(self, request, context):  # noqa: N802
-        inputs = {
-            tensor.name: np.frombuffer(content, DTYPES[tensor.datatype]).reshape(tensor.shape)
-            for tensor, content in zip(request.inputs, request.raw_input_contents, strict=True)
-        }
-        parameters = {
-            key: getattr(p, p.WhichOneof("parameter_choice")) for key, p in request.parameters.items()
-        }
-        timeout = parameters.pop("timeout", None)
-        names = [output.name for output in request.outputs]
+        self._check_key(context)
         try:
-            outputs = self._stand_in.infer(Call(request.model_name, inputs, names, parameters, timeout))
+            outputs = self._stand_in.infer(_read_call(request))
         except Refusal as err:
             context.abort(grpc.StatusCode[err.status], err.message)
-        response = service_pb2.ModelInferResponse(model_name=request.model_name)
-        for name, array in outputs.items():
-            response.outputs.add(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
-            response.raw_output_contents.append(_to_bytes(array))
-        return response
+        return _response(request.model_name, outputs)
+
+    def ModelStreamInfer(self, requests, context):  # noqa: N802
+        self._check_key(context)
+        for request in requests:
+            try:
+                for outputs in self._stand_in.ask(_read_call(request)):
+                    yield service_pb2.ModelStreamInferResponse(
+                        infer_response=_response(request.model_name, outputs)
+                    )
+            except Refusal as err:  # its status is lost, as Triton does it
+                yield service_pb2.ModelStreamInferResponse(error_message=err.message)
+
+    def _check_key(self, context):
+        try:
+            headers = dict(context.invocation_metadata())
+            self._stand_in.check_key(headers, "triton-grpc-protocol-diar-api-key")
+        except Refusal as err:
+            context.abort(grpc.StatusCode[err.status], err.message)
+
+
+def _read_call(request):
+    inputs = {
+        tensor.name: np.frombuffer(content, DTYPES[tensor.datatype]).reshape(tensor.shape)
+        for tensor, content in zip(request.inputs, request.raw_input_contents, strict=True)
+    }
+    parameters = {key: getattr(p, p.WhichOneof("parameter_choice")) for key, p in request.parameters.items()}
+    timeout = parameters.pop("timeout", None)
+    names = [output.name for output in request.outputs]
+    return Call(request.model_name, inputs, names, parameters, timeout)
+
+
+def _response(model, outputs):
+    response = service_pb2.ModelInferResponse(model_name=model)
+    for name, array in outputs.items():
+        response.outputs.add(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
+        response.raw_output_contents.append(_to_bytes(array))
+    return response
 
 
 class _HttpServer(ThreadingHTTPServer):
@@ -153,6 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         _, _, _, name, what = self.path.split("/")
         try:
+            self.stand_in.check_key(self.headers, "diar-api-key")
             if what == "ready":
                 self._send(200 if name in self.stand_in.models else 400)
             else:
@@ -162,10 +204,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        json_length = int(self.headers["Inference-Header-Content-Length"])
+        json_length = int(self.headers.get("Inference-Header-Content-Length", len(body)))
         head, rest = json.loads(body[:json_length]), body[json_length:]
         inputs = {}
-        for tensor in head["inputs"]:
+        for tensor in head.get("inputs", []):
             size = tensor["parameters"]["binary_data_size"]
             inputs[tensor["name"]] = np.frombuffer(rest[:size], DTYPES[tensor["datatype"]]).reshape(
                 tensor["shape"]
@@ -175,6 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
         timeout = parameters.pop("timeout", None)
         names = [output["name"] for output in head["outputs"]]
         try:
+            self.stand_in.check_key(self.headers, "diar-api-key")
             outputs = self.stand_in.infer(Call(self.path.split("/")[3], inputs, names, parameters, timeout))
         except Refusal as err:
             self._send_error(err)
@@ -196,7 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, answer + b"".join(contents), {"Inference-Header-Content-Length": str(len(answer))})
 
     def _send_error(self, err):
-        self._send(HTTP_STATUS[err.status], json.dumps({"error": err.message}).encode())
+        status = 403 if "is restricted" in err.message else HTTP_STATUS[err.status]
+        self._send(status, json.dumps({"error": err.message}).encode())
 
     def _send(self, status, body=b"", headers=None):
         try:
@@ -213,37 +257,3 @@ def _to_bytes(array):
     if array.dtype == np.object_:
         return serialize_byte_tensor(array).item()
     return np.ascontiguousarray(array).tobytes()
-
-
-def scripted_server(profile, num_nets=2):
-    """A StandIn of our server: ``diarize`` and ``diar_nn_g<i>``, all on scripted networks."""
-    runner = ScriptedRunner(profile)
-    parameters = {"profile": {"string_value": profile.name}}
-    geometry = profile.geometry
-    nn_outputs = [
-        {"name": "LOGITS", "dims": [-1, geometry.frames, geometry.num_classes]},
-        {"name": "EMBEDDINGS", "dims": [-1, geometry.local_speakers, profile.embedding.dim]},
-    ]
-
-    def run_block(call):
-        return block_outputs(runner.run(call.inputs["SPAN"]), profile)
-
-    async def run_span(span):
-        return runner.run(span)
-
-    def run_recording(call):
-        (samples,) = call.inputs.values()
-        options = Options.from_parameters(call.parameters)
-        result = asyncio.run(diarize(samples, profile, [run_span], options))
-        texts = {"RESULT": result.to_json(), "RTTM": result.to_rttm().encode()}
-        outputs = {name: np.array([text], dtype=np.object_) for name, text in texts.items()}
-        return {**outputs, "EMBEDDINGS": result.embeddings}
-
-    nets = [f"diar_nn_g{index}" for index in range(num_nets)]
-    return StandIn(
-        models={"diarize": run_recording, **dict.fromkeys(nets, run_block)},
-        configs={
-            "diarize": {"parameters": parameters, "output": [{"name": "RESULT", "dims": [1]}]},
-            **{net: {"parameters": parameters, "output": nn_outputs} for net in nets},
-        },
-    )

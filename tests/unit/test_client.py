@@ -13,7 +13,8 @@ from diar_client import (
     ServerRefused,
     ServerUnreachable,
 )
-from kserve_stand_in import Refusal, scripted_server
+from kserve_stand_in import Refusal
+from scripted_server import scripted_server
 
 from diar.errors import (
     Cancelled,

@@ -9,7 +9,8 @@ import wave
 import numpy as np
 import pytest
 from diar_client import command, exit_codes
-from kserve_stand_in import Refusal, scripted_server
+from kserve_stand_in import Refusal
+from scripted_server import scripted_server
 
 from diar.profile import load_profile
 

@@ -1,0 +1,258 @@
+"""Streams, and progress from diarize_events, against the stand-in."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from diar_client import AsyncDiarizationClient, DiarizationClient, Patience, ServerRefused
+from kserve_stand_in import Refusal
+from scripted_server import scripted_server
+
+from diar.errors import InvalidAudio, InvalidOption, Overloaded, StreamExpired
+
+QUICK = Patience(retries=3, first_wait_s=0.01)
+CHANGING = ("sequence_start", "sequence_end", "first_sample")
+
+
+@pytest.fixture
+def server(profile):
+    return scripted_server(profile)
+
+
+@pytest.fixture(params=["grpc", "http"])
+def url(request, server):
+    url, stop = server.serve_grpc() if request.param == "grpc" else server.serve_http()
+    yield url
+    stop()
+
+
+@pytest.fixture
+def client(url):
+    with DiarizationClient(url, timeout_s=30, patience=QUICK) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def speech():
+    seconds = np.repeat([0.1, 0.2, 0.0], [30, 30, 15])
+    return np.rint(np.repeat(seconds, 16_000) * 32768).astype(np.int16)
+
+
+def pieces(samples, length):
+    return [samples[start : start + length] for start in range(0, len(samples), length)]
+
+
+def sent(server):
+    """(start, end, first_sample) of each request to the stream model."""
+    calls = [call.parameters for call in server.calls if call.model == "diarize_stream"]
+    return [tuple(parameters[name] for name in CHANGING) for parameters in calls]
+
+
+def test_stream_ends_with_the_bytes_of_the_whole_recording(client, speech):
+    with client.stream(file_id="a b") as stream:
+        updates = list(stream.updates(pieces(speech, 100_001)))
+    assert stream.result.to_json() == client.diarize(speech, file_id="a b", mode="server").to_json()
+    assert stream.result.num_samples == stream.num_samples == len(speech)
+    assert stream.result.file_id == "a_b"
+    assert updates[-1].num_samples == pytest.approx(len(speech), abs=8)
+
+
+def test_updates_carry_turns_in_samples(client):
+    with client.stream() as stream:
+        first, second = stream.push(np.zeros(32_000, np.int16)), stream.push(np.zeros(16_000))
+    assert [(t.start, t.end, t.speaker) for t in first.committed] == [(0, 16_000, "SPEAKER_00")]
+    assert [(t.start, t.end) for t in first.tentative] == [(16_000, 32_000)]
+    assert [(t.start, t.end) for t in second.committed] == [(16_000, 32_000)]
+    assert (second.num_samples, second.latency) == (48_000, 16_000)
+
+
+def test_requests_carry_token_position_and_options_once(server, client):
+    with client.stream(latency=2.5, max_speakers=3) as stream:
+        stream.push(np.zeros(1000, np.int16))
+        stream.push(np.zeros(500, np.float32))
+    assert sent(server) == [(True, False, 0), (False, False, 1000), (False, True, 1500)]
+    start, middle, end = (call.parameters for call in server.calls)
+    assert (start["latency"], start["max_speakers"], start["file_id"]) == (2.5, 3, "recording")
+    for later in (middle, end):
+        assert {**start, **later} == {**start, **{name: later[name] for name in CHANGING}}
+        assert later.keys() == {"sequence_id", "stream_token", *CHANGING}
+    assert 0 < start["sequence_id"] < 2**63
+    assert len(start["stream_token"]) > 16
+
+
+def test_streams_have_ids_of_their_own(server, client):
+    streams = [client.stream() for _ in range(3)]
+    for stream in streams:
+        stream.push(np.zeros(1000, np.int16))
+    assert len({call.parameters["sequence_id"] for call in server.calls}) == 3
+
+
+def test_long_piece_is_cut_and_its_turns_are_joined(server, client):
+    with client.stream() as stream:
+        update = stream.push(np.zeros(16_000 * 45, np.int16))
+    assert [len(call.inputs["PCM"]) for call in server.calls[:3]] == [320_000, 320_000, 80_000]
+    assert [(t.start, t.end) for t in update.committed][-1] == (624_000, 704_000)
+    assert update.committed[0].start == 0
+
+
+def test_empty_piece_sends_nothing(server, client):
+    stream = client.stream()
+    assert stream.push([]).committed == ()
+    assert server.calls == []
+
+
+def test_failed_requests_are_sent_again_and_count_once(server, client, speech):
+    answer, number = server.models["diarize_stream"], iter(range(1000))
+
+    def sometimes(call):
+        """Every third request gets no answer: every other one of those has been taken all the same."""
+        count = next(number)
+        if count % 3 or call.parameters["sequence_end"]:
+            return answer(call)
+        if count % 2:
+            answer(call)
+        raise Refusal("UNAVAILABLE", "E_NETS_UNAVAILABLE|away")
+
+    server.models["diarize_stream"] = sometimes
+    with client.stream() as stream:
+        for piece in pieces(speech, 70_000):
+            stream.push(piece)
+    assert stream.result.to_json() == client.diarize(speech, mode="server").to_json()
+
+
+def test_end_that_failed_goes_on_with_a_start(server, client, speech):
+    answer = server.models["diarize_stream"]
+    failures = iter([True])
+
+    def end_is_lost(call):
+        if call.parameters["sequence_end"] and next(failures, False):
+            answer.__self__._sequences.discard(call.parameters["sequence_id"])  # as Triton does with an END
+            raise Refusal("UNAVAILABLE", "E_NETS_UNAVAILABLE|away")
+        return answer(call)
+
+    server.models["diarize_stream"] = end_is_lost
+    with client.stream() as stream:
+        stream.push(speech)
+    assert stream.result.to_json() == client.diarize(speech, mode="server").to_json()
+    assert sent(server)[-2:] == [(False, True, len(speech)), (True, True, len(speech))]
+
+
+def test_stream_that_the_server_gave_up_is_expired(server, client):
+    stream = client.stream()
+    stream.push(np.zeros(1000, np.int16))
+    model = server.models["diarize_stream"].__self__
+    model._sequences.clear()
+    model._streams.clear()
+    with pytest.raises(StreamExpired):
+        stream.push(np.zeros(1000, np.int16))
+
+
+def test_too_many_streams_is_overloaded(server, client):
+    def full(call):
+        raise Refusal("UNAVAILABLE", "E_OVERLOADED_STREAMS|16 streams are open")
+
+    server.models["diarize_stream"] = full
+    with pytest.raises(Overloaded):
+        client.stream().push(np.zeros(1000, np.int16))
+    assert len(server.calls) == 4
+
+
+def test_answer_of_another_kind_is_refused(server, client):
+    server.models["diarize_stream"] = lambda call: {
+        "RESULT": np.array([b'{"schema":2}'], dtype=np.object_),
+        "EMBEDDINGS": np.zeros((0, 192), np.float32),
+    }
+    with pytest.raises(ServerRefused, match="E_SERVER_RESULT"):
+        client.stream().push(np.zeros(1000, np.int16))
+
+
+def test_bad_samples_are_refused_here(server, client):
+    with pytest.raises(InvalidAudio, match="E_AUDIO_SHAPE"):
+        client.stream().push(np.zeros((2, 10), np.int16))
+    assert server.calls == []
+
+
+def test_error_inside_does_not_end_the_recording(server, client):
+    def microphone():
+        yield np.zeros(1000, np.int16)
+        raise RuntimeError("unplugged")
+
+    with pytest.raises(RuntimeError, match="unplugged"), client.stream() as stream:
+        list(stream.updates(microphone()))
+    assert len(server.calls) == 1
+    with pytest.raises(InvalidOption):
+        _ = stream.result
+
+
+def test_finished_stream_takes_no_more(client):
+    stream = client.stream()
+    stream.push(np.zeros(1000, np.int16))
+    assert stream.finish() is stream.finish()
+    with pytest.raises(InvalidOption):
+        stream.push(np.zeros(1000, np.int16))
+
+
+def test_stream_and_recordings_for_asyncio(url, speech):
+    async def run():
+        async with AsyncDiarizationClient(url, timeout_s=30, patience=QUICK) as client:
+            async with client.stream() as stream:
+                await stream.push(speech)
+            run = await client.blocks(speech)
+            seen = [block.done async for block in run]
+            wholes = await asyncio.gather(
+                *(client.diarize(speech, mode=mode) for mode in ("server", "blocks"))
+            )
+            return seen, {r.to_json() for r in (stream.result, await run.result(), *wholes)}
+
+    seen, results = asyncio.run(run())
+    assert seen == [1, 2, 3]
+    assert len(results) == 1
+
+
+def test_progress_comes_from_the_server(server, speech, profile):
+    url, stop = server.serve_grpc()
+    seen = []
+    with DiarizationClient(url, timeout_s=30, patience=QUICK) as client:
+        expected = client.diarize(speech, num_speakers=2, file_id="x")
+        result = client.diarize(
+            speech, num_speakers=2, file_id="x", mode="server", progress=lambda *done: seen.append(done)
+        )
+    stop()
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert server.calls[-1].model == "diarize_events"
+    assert result.to_json() == expected.to_json()
+    assert np.array_equal(result.embeddings, expected.embeddings)
+    assert (result.num_samples, result.file_id) == (len(speech), "x")
+
+
+def test_server_without_events_works_without_progress(server, url, speech):
+    del server.models["diarize_events"]
+    with DiarizationClient(url, timeout_s=30, patience=QUICK) as client:
+        assert client.diarize(speech, progress=print).turns
+
+
+def test_error_in_events_is_the_server_s(server, speech):
+    def refuse(call):
+        raise Refusal("INVALID_ARGUMENT", "E_AUDIO_TOO_LONG|got 5 h")
+        yield
+
+    server.models["diarize_events"] = refuse
+    url, stop = server.serve_grpc()
+    with DiarizationClient(url, patience=QUICK) as client, pytest.raises(InvalidAudio, match="got 5 h"):
+        client.diarize(speech, progress=lambda done, total: None)
+    stop()
+
+
+def test_full_queue_of_events_is_tried_again(server, speech):
+    answer, failures = server.models["diarize_events"], iter(["Exceeds maximum queue size"])
+
+    def sometimes(call):
+        if message := next(failures, None):
+            raise Refusal("UNAVAILABLE", f"[request id: <id_unknown>] {message}")
+        yield from answer(call)
+
+    server.models["diarize_events"] = sometimes
+    url, stop = server.serve_grpc()
+    with DiarizationClient(url, patience=QUICK) as client:
+        assert client.diarize(speech, progress=lambda done, total: None).turns
+    stop()
