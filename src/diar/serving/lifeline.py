@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 
-_POLL_S = 1.0
+_POLL_S = 0.5
 _GRACE_S = 2.0  # an idle stub notices by itself, and then cleans up
 
 

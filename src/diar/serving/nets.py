@@ -14,13 +14,14 @@ import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
 from diar.board import Board
-from diar.errors import DiarError, NetsUnavailable, parse_error
+from diar.errors import DiarError, InternalError, NetsUnavailable, parse_error
 from diar.pipeline import BlockResult, RunBlock
 from diar.serving.answers import MEMORY, SHORT_OF_MEMORY
 from diar.serving.breaker import Breaker
 from diar.serving.metrics import Metrics
 from diar.tensors import BLOCK_OUTPUTS, DEADLINE, SPAN
 
+MOST_LOSSES = 3  # a block that so many diar_nn were lost with is likely what they are lost by
 BLOCK_S = 60.0  # a block that takes longer, its place in the queue included, has been lost
 _SIGN_S = 1.0  # how often a caller that waits shows that it is not stuck
 _POLL_S = 0.1
@@ -68,7 +69,8 @@ class Nets:
         """``in_flight`` slots for each model, those of one model not beside each other.
 
         A block whose own model fails goes to another one, where it waits until fewer than ``in_flight`` of
-        these slots' blocks are; with none left it waits for a reload.
+        these slots' blocks are; with none left it waits for a reload. InternalError ends the recording if the
+        same block is lost again and again: it is not to take one after the other down.
         """
         permits = {model: asyncio.Semaphore(self.in_flight) for model in self.models}
 
@@ -87,7 +89,8 @@ class Nets:
         limits: CallLimits,
         permits: dict[str, asyncio.Semaphore],
     ) -> BlockResult:
-        while True:
+        losses = 0
+        while losses < MOST_LOSSES:
             limits.check()
             model = await self._usable(home, limits)
             async with permits[model]:
@@ -99,11 +102,13 @@ class Nets:
                     return await run_block(model, span, limits)
                 except BlockLost as err:
                     limits.check()  # it may be the caller's time that is over
+                    losses += 1
                     self.breaker.trip(model, str(err))
                     self.metrics.add("diar_blocks_lost_total", model=model)
                     self._show(model)
                 finally:
                     self._count(model, -1)
+        raise InternalError("E_INTERNAL_BLOCK", f"given up a block that was lost {losses} times")
 
     async def _usable(self, home: str, limits: CallLimits) -> str:
         """``home`` if it may be used, else another one; waits while there is none.

@@ -31,9 +31,7 @@ from diar.supervise.status import Status, serve_status
 from diar.supervise.watch import Patience
 from diar.tools.add_gpus import prepare_repository
 
-_EXIT_S = (
-    5  # what tritonserver may take to end once no recording is left; one that lost a stub takes all of it
-)
+_EXIT_S = 3  # what tritonserver may take to end once no recording is left; after a lost stub it takes it all
 
 
 class StopSignals:

@@ -90,17 +90,17 @@ class ModelWatch(threading.Thread):
         self._probing = False
 
     def run(self) -> None:
-        """Watch, heal, watch."""
+        """Watch, heal, watch. One that is at work is not probed: it gets on, or is found to be stuck."""
         due = time.monotonic() + self._patience.probe_every_s
         while not self._stopping.wait(_POLL_S):
             bad, reason = self._bad_stubs()
-            if not reason and (told := self._board.trouble(self._model.name)):
-                reason = self._probe() and told
-                if not reason:
+            if not reason and not self._board.at_work(self._model.name):
+                told = self._board.trouble(self._model.name)
+                if told or (self._probing and time.monotonic() > due):
+                    reason = self._probe()
+                    due = time.monotonic() + self._patience.probe_every_s
+                if told and not reason:
                     self._board.settle(self._model.name)
-            if not reason and self._probing and time.monotonic() > due:
-                reason = self._probe()
-                due = time.monotonic() + self._patience.probe_every_s
             if reason and not self._stopping.is_set():
                 self._heal(bad, reason)
                 due = time.monotonic() + self._patience.probe_every_s
