@@ -120,7 +120,7 @@ def alike(bench: Bench) -> Iterator[str]:
     yield "  cosines " + " ".join(f"{pair.cosine:.2f}" for pair in chosen)
     scenario = Scenario(num_speakers=2, length_s=CALL_S, seed=bench.first_seed)
     cases = yield from _examine_all(bench, (bench.simulated(scenario, pair[:2]) for pair in chosen))
-    merged, at_first = (sum(count < 2 for count in counts) for counts in _both(cases))
+    merged, at_first = (sum(count < 2 for count in column) for column in _both(cases))
     yield f"merged: {merged} of {len(cases)} (at first {at_first})"
 
 
@@ -138,12 +138,12 @@ def counts(bench: Bench) -> Iterator[str]:
 
 
 def excerpts(bench: Bench) -> Iterator[str]:
-    """Every whole 30 s of the labelled recordings, and what is left if it is half as long."""
+    """Every 30 s of the labelled recordings, and what is left if it is at least half as long."""
 
     def cut() -> Iterator[Heard]:
         length = round(EXCERPT_S * SAMPLE_RATE)
         for name, samples, reference in bench.recordings():
-            for start in range(0, len(samples) - length // 2, length):
+            for start in range(0, len(samples) - length // 2 + 1, length):
                 end = min(start + length, len(samples))
                 turns = [
                     Turn(max(turn.start, start) - start, min(turn.end, end) - start, turn.speaker)
@@ -213,13 +213,14 @@ def _examine_all(bench: Bench, recordings: Iterable[Heard]) -> Generator[str, No
 
 
 def _both(cases: Sequence[Case]) -> tuple[list[int], list[int]]:
+    """Counts found, and found at first."""
     return [case.found for case in cases], [case.found_at_first for case in cases]
 
 
 def _right(what: str, cases: Sequence[Case]) -> str:
     right, at_first = (
-        sum(count == case.reference for count, case in zip(counts, cases, strict=True))
-        for counts in _both(cases)
+        sum(count == case.reference for count, case in zip(column, cases, strict=True))
+        for column in _both(cases)
     )
     return f"{what}: {right} of {len(cases)} ({right / len(cases):.0%}; at first {at_first})"
 
