@@ -123,7 +123,7 @@ def _centroids(vectors: Floats, speech: Floats, labels: Ints) -> Floats:
     counted = labels >= 0
     sums = np.zeros((labels.max() + 1, vectors.shape[1]))
     np.add.at(sums, labels[counted], (vectors * np.maximum(speech, 1e-3)[:, None])[counted])
-    return _unit(sums)
+    return unit(sums)
 
 
 def _similarity(rows: LocalSpeakers, chosen: Ints, speech: Floats, labels: Ints, centroids: Floats) -> Floats:
@@ -132,10 +132,10 @@ def _similarity(rows: LocalSpeakers, chosen: Ints, speech: Floats, labels: Ints,
     Like is compared with like: a pure embedding with the clusters' pure centroids, any other one with the
     centroids of the same clusters' rows in its own kind, since the kinds differ by a shift of their own.
     """
-    spans = _unit(rows.embedding.astype(np.float64))
+    spans = unit(rows.embedding.astype(np.float64))
     similarity = spans @ _centroids(spans[chosen], speech, labels).T
     if len(rows.pure_row):
-        similarity[rows.pure_row] = _unit(rows.pure.astype(np.float64)) @ centroids.T
+        similarity[rows.pure_row] = unit(rows.pure.astype(np.float64)) @ centroids.T
     return np.asarray(similarity)
 
 
@@ -168,7 +168,7 @@ def _clustering_rows(rows: LocalSpeakers, profile: Profile) -> tuple[Ints, Float
     if len(picked) < 2:
         longest = np.argsort(-speech, kind="stable")[:2]
         picked = np.sort(longest[: max(1, np.count_nonzero(speech[longest] >= 0))])
-    return candidates[picked], _unit(vectors[picked].astype(np.float64))
+    return candidates[picked], unit(vectors[picked].astype(np.float64))
 
 
 def _shares(rows: LocalSpeakers, chosen: Ints, classes: npt.NDArray[np.uint8], profile: Profile) -> Floats:
@@ -255,7 +255,7 @@ def _margins(similarity: Floats, assignment: Ints) -> Floats:
     return own - best
 
 
-def _unit(vectors: Floats) -> Floats:
+def unit(vectors: Floats) -> Floats:
     """Rows scaled to length 1; zero rows stay zero."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)

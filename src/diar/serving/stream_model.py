@@ -1,0 +1,177 @@
+"""``diarize_stream``: live recordings, each a sequence of requests (START, any number between, END).
+
+Every request is answered as soon as it can be, while others go on: ``execute`` hands it to an event loop in
+the background and returns. Triton hands on the requests of a sequence in order, and the stream's lock keeps
+them so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from diar.errors import InvalidOption
+from diar.live import LiveUpdate
+from diar.profile import SAMPLE_RATE, load_profile
+from diar.serving.answers import failed, start_logging
+from diar.serving.background import BackgroundLoop
+from diar.serving.diarize_model import recording_response, recording_samples
+from diar.serving.nets import block_slots
+from diar.serving.settings import Instance, StreamSettings
+from diar.serving.shared_nets import SharedNets
+from diar.serving.streams import Stream, StreamId, Streams, expired
+from diar.spans import Samples
+from diar.stopwatch import Stopwatch
+from diar.stream_options import ChunkOptions, StreamOptions
+from diar.streaming import StreamingDiarization
+from diar.tensors import EMBEDDINGS, RESULT, RTTM
+
+FINISHING_AT_ONCE = 2  # streams whose turns are made out at their end; others wait
+NOTHING: Samples = np.zeros(0, np.int16)
+
+log = logging.getLogger(__name__)
+
+
+class TritonPythonModel:
+    """Triton's view of ``diar.streaming``."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Read the settings; SetupError says what is wrong in them."""
+        start_logging(args["model_name"])
+        self._settings = Instance.from_arguments(args).settings(StreamSettings)
+        self._profile = load_profile(self._settings.profile)
+        self._streams = Streams(self._settings.max_streams, self._settings.idle_s)
+        self._loop = BackgroundLoop()
+        self._loop.start(self._keep_house())
+
+    def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> None:
+        """Have each request answered in the background, in the order in which they came."""
+        for request in requests:
+            sender = request.get_response_sender()
+            try:
+                chunk = read_chunk(request, self._settings.max_chunk_s)
+            except Exception as err:
+                send(sender, failed(err))
+            else:
+                self._loop.start(self._answer(chunk, sender))
+
+    def finalize(self) -> None:
+        """Give up what is left."""
+        self._loop.stop()
+
+    async def _keep_house(self) -> None:
+        """Before the first request: get ready. Then sweep idle streams away."""
+        slots = block_slots(self._settings.nn_model_names, self._settings.blocks_in_flight, lambda: None)
+        self._nets = SharedNets(slots)
+        self._finishing = asyncio.Semaphore(FINISHING_AT_ONCE)
+        while True:
+            await asyncio.sleep(self._settings.idle_s / 4)
+            if swept := self._streams.sweep():
+                log.info("gave up %d streams that sent nothing for %d s", swept, self._settings.idle_s)
+
+    async def _answer(self, chunk: Chunk, sender: pb_utils.InferenceResponseSender) -> None:
+        try:
+            response = await self._respond(chunk)
+        except Exception as err:
+            response = failed(err)
+        send(sender, response)
+
+    async def _respond(self, chunk: Chunk) -> pb_utils.InferenceResponse:
+        stream = self._start(chunk) if chunk.begins else self._find(chunk)
+        async with stream.turn:
+            if stream.closed:  # while this request waited
+                raise expired(chunk.stream)
+            try:
+                response = await self._advance(stream, chunk)
+            except Exception:
+                if chunk.begins:
+                    self._streams.drop(chunk.stream, stream)
+                raise
+            if chunk.ends:
+                self._streams.drop(chunk.stream, stream)
+            return response
+
+    def _start(self, chunk: Chunk) -> Stream:
+        options = StreamOptions.from_parameters(chunk.parameters)
+        diarization = StreamingDiarization(
+            self._profile,
+            self._nets.run_block,
+            self._nets.run_windows,
+            options,
+            self._settings.max_stream_s * SAMPLE_RATE,
+        )
+        return self._streams.start(chunk.stream, chunk.options.stream_token, options, diarization)
+
+    def _find(self, chunk: Chunk) -> Stream:
+        if chunk.parameters:
+            names = ", ".join(chunk.parameters)
+            raise InvalidOption("E_OPTION_UNKNOWN", f"got {names}, expected such options with a START only")
+        return self._streams.find(chunk.stream, chunk.options.stream_token)
+
+    async def _advance(self, stream: Stream, chunk: Chunk) -> pb_utils.InferenceResponse:
+        """Take the chunk's samples; then the live view, or the result of an END."""
+        diarization = stream.diarization
+        known = chunk.options.num_known(len(chunk.samples), diarization.num_samples)
+        await diarization.take(chunk.samples[known:])
+        if not chunk.ends:
+            return live_response(await diarization.look(), self._profile.embedding.dim)
+        stopwatch = Stopwatch()
+        async with self._finishing:
+            with stopwatch("total"):
+                result = await diarization.finish(stopwatch)
+        return recording_response(replace(result, timings=stopwatch.seconds if stream.timings else None))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A request to a stream. options, parameters: those of every request, and the others.
+
+    begins: a START; one that goes on where the stream stands (``first_sample``) does not begin.
+    """
+
+    stream: StreamId
+    begins: bool
+    ends: bool
+    samples: Samples
+    options: ChunkOptions
+    parameters: dict[str, object]
+
+
+def read_chunk(request: pb_utils.InferenceRequest, max_chunk_s: int) -> Chunk:
+    """What a request says, with a copy of its samples: Triton may have the request back.
+
+    Raises InvalidAudio for both AUDIO and PCM or for too much of it, InvalidOption for a bad token.
+    """
+    parameters: dict[str, object] = json.loads(request.parameters())
+    options = ChunkOptions.take_from(parameters)
+    starts = bool(request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START)
+    return Chunk(
+        stream=request.correlation_id(),
+        begins=starts and not options.first_sample,
+        ends=bool(request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END),
+        samples=recording_samples(request, max_chunk_s).copy() if request.inputs() else NOTHING,
+        options=options,
+        parameters=parameters,
+    )
+
+
+def send(sender: pb_utils.InferenceResponseSender, response: pb_utils.InferenceResponse) -> None:
+    """Send the only answer to a request."""
+    sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+
+def live_response(update: LiveUpdate, dim: int) -> pb_utils.InferenceResponse:
+    """The live view as RESULT; RTTM and EMBEDDINGS come with an END, till then they are empty."""
+    texts = {RESULT: update.to_json(), RTTM: b""}
+    return pb_utils.InferenceResponse(
+        [
+            *(pb_utils.Tensor(name, np.array([text], dtype=np.object_)) for name, text in texts.items()),
+            pb_utils.Tensor(EMBEDDINGS, np.zeros((0, dim), np.float32)),
+        ]
+    )
