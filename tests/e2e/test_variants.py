@@ -18,7 +18,7 @@ def blocks_run(wire, model):
 
 def test_two_replicas_share_the_blocks_and_give_the_same_bytes(serve, connect, grpc, dev):
     samples = np.concatenate([dev["pyannote_sample"], dev["ami_EN2002a"]])[: 50 * 16_000]
-    wire = connect("grpc", serve("--replicas", 2))
+    wire = connect("grpc", serve("--replicas", 2, "--probe-interval", 3600))
     assert wire.config("diarize")["parameters"]["nn_models"]["string_value"] == "diar_nn_g0,diar_nn_g1"
     assert wire.diarize(samples) == grpc.diarize(samples)
     assert [blocks_run(wire, model) for model in ("diar_nn_g0", "diar_nn_g1")] == [1, 1]

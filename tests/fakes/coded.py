@@ -4,6 +4,9 @@ The lowest four bits of the 16-bit sample at a frame's centre are its powerset c
 the embedding network hears the voices.
 """
 
+import re
+from pathlib import Path
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -11,6 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 from diar.powerset import powerset_classes
 
 CODES = 16
+
+
+def example_profile():
+    """The profile that docs/bring_your_own.md shows, as text."""
+    page = Path(__file__).parents[2] / "docs" / "bring_your_own.md"
+    (text,) = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    return text
 
 
 def coded_network(geometry, **faults):
@@ -90,3 +100,17 @@ def plant_classes(samples, turns, geometry):
     for centre in range(geometry.frame_field // 2, len(samples), geometry.frame_step):
         active = sorted({speaker for start, end, speaker in turns if start <= centre < end})
         samples[centre] = (int(samples[centre]) & ~(CODES - 1)) | classes[tuple(active)]
+
+
+def mix(voices, turns, num_samples):
+    """A recording in which each turn is heard in its speaker's voice: (samples,) int16.
+
+    voices: by speaker, (samples,) int16 of that person talking; read on and on.
+    """
+    recording = np.zeros(num_samples, np.int32)
+    read = dict.fromkeys(voices, 0)
+    for start, end, speaker in turns:
+        voice = voices[speaker]
+        recording[start:end] += np.take(voice, range(read[speaker], read[speaker] + end - start), mode="wrap")
+        read[speaker] += end - start
+    return np.clip(recording, -32_768, 32_767).astype(np.int16)

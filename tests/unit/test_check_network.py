@@ -1,13 +1,12 @@
 """check_network: what meets the contract is installed, each fault is a line with both sides."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import torch
-from coded import coded_network
+from coded import coded_network, example_profile
 from onnx import helper
 
 from diar.networks.reference import ReferenceConformer
@@ -15,16 +14,14 @@ from diar.profile import load_profile
 from diar.tools import check_network
 from diar.tools.export_onnx import plan_graphs, write
 
-ROOT = Path(__file__).parents[2]
 SPAN16 = load_profile("span16")
 
 
 @pytest.fixture
 def wave16(tmp_path):
     """The example of docs/bring_your_own.md: (its file, the profile)."""
-    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "bring_your_own.md").read_text(), re.DOTALL)
     file = tmp_path / "wave16.toml"
-    file.write_text(text)
+    file.write_text(example_profile())
     return file, load_profile(str(file))
 
 
