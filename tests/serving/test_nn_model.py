@@ -3,7 +3,7 @@ import pytest
 import triton_python_backend_utils as pb_utils
 from scripted import ScriptedRunner, initialize_arguments
 
-from diar.errors import InvalidAudio
+from diar.errors import InvalidAudio, SetupError
 from diar.pipeline import BlockResult
 from diar.serving.nn_model import TritonPythonModel
 from diar.tensors import BLOCK_OUTPUTS, EMBEDDINGS, LANES, LOGITS, SPAN
@@ -123,3 +123,72 @@ def test_only_what_is_asked_for_is_computed_and_sent(model, runner, outputs, emb
 def test_finalize_closes_the_runner(model, runner):
     model.finalize()
     assert runner.closed
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch's."""
+
+
+@pytest.mark.parametrize(
+    ("failures", "word"), [pytest.param(1, None, id="once"), pytest.param(2, "E_NETS_MEMORY|", id="twice")]
+)
+def test_out_of_gpu_memory_is_tried_once_more_and_then_nets_unavailable(
+    model, runner, triton, monkeypatch, failures, word
+):
+    run, left = runner.run, [OutOfMemoryError("CUDA out of memory")] * failures
+
+    def fail_first(span, embeddings=True):
+        if left:
+            raise left.pop()
+        return run(span, embeddings)
+
+    monkeypatch.setattr(runner, "run", fail_first)
+    (response,) = model.execute([block_request()])
+    if word is None:
+        assert not response.has_error()
+    else:
+        assert error_of(response)[0] == pb_utils.TritonError.UNAVAILABLE
+        assert error_of(response)[1].startswith(word)
+    assert [level for level, line in triton.Logger._lines if "out of GPU memory" in line] == ["warn"]
+
+
+def test_broken_gpu_is_nets_unavailable(model, runner, monkeypatch):
+    def fail(span, embeddings=True):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
+
+    monkeypatch.setattr(runner, "run", fail)
+    (response,) = model.execute([block_request()])
+    assert error_of(response)[1] == "E_NETS_DEVICE|CUDA error: an illegal memory access was encountered"
+
+
+def test_block_whose_deadline_has_passed_is_answered_unrun(model, runner):
+    late, early = block_request(), block_request()
+    late._parameters = '{"deadline_unix_ms": 1}'
+    early._parameters = '{"deadline_unix_ms": 99999999999999}'
+    first, second = model.execute([late, early])
+    assert error_of(first)[1].startswith("E_CANCELLED_DEADLINE|")
+    assert not second.has_error()
+    assert len(runner.calls) == 1
+
+
+def test_blocks_are_counted_by_outcome(model, triton):
+    model.execute([block_request(0.6), block_request(), block_request()])
+    counts = {
+        labels: metric.value()
+        for (name, labels), metric in triton.MetricFamily._all.items()
+        if name == "diar_blocks_total"
+    }
+    assert counts == {
+        (("model", "diar_nn_g0"), ("outcome", "ok")): 2,
+        (("model", "diar_nn_g0"), ("outcome", "E_SPAN_LENGTH")): 1,
+    }
+
+
+def test_a_gpu_that_is_not_there_is_a_load_error_of_one_line(runner, repository, parameters):
+    torch = pytest.importorskip("torch")
+    arguments = initialize_arguments("diar_nn_g7", repository, parameters["diar_nn_g0"], kind="GPU")
+    arguments["model_instance_device_id"] = "7"
+    if torch.cuda.device_count() > 7:
+        pytest.skip("this machine has that GPU")
+    with pytest.raises(SetupError, match=r"^E_DEVICE\|GPU 7: .*; \d+ GPUs here$"):
+        TritonPythonModel(lambda *_: runner).initialize(arguments)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import logging
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -12,7 +15,7 @@ import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
 from diar.board import Board, Work
-from diar.errors import Cancelled, InternalError, NetsUnavailable
+from diar.errors import Cancelled, InternalError, NetsUnavailable, SetupError
 from diar.pipeline import BlockResult
 from diar.profile import Profile, load_profile
 from diar.serving.answers import check_wanted, failed, shown, start_logging
@@ -20,6 +23,8 @@ from diar.serving.lifeline import end_with_server
 from diar.serving.metrics import Metrics
 from diar.serving.settings import Instance, NetsSettings
 from diar.tensors import BLOCK_OUTPUTS, DEADLINE, EMBEDDINGS, LANES, LOGITS, PURE_EMBEDDINGS, SPAN, SPEECH
+
+log = logging.getLogger(__name__)
 
 
 class Runner(Protocol):
@@ -46,6 +51,20 @@ def block_runner(profile: Profile, settings: NetsSettings, instance: Instance) -
     )
 
 
+def _set_device(ordinal: int) -> None:
+    """Make a GPU the one of this process, before anything else touches CUDA.
+
+    Triton itself sets none in the stub. Raises SetupError (E_DEVICE) if there is no such GPU.
+    """
+    import torch  # only here, as in block_runner: nothing may touch CUDA before
+
+    try:
+        torch.cuda.set_device(ordinal)
+    except (RuntimeError, AssertionError, AttributeError) as err:  # the latter two from a torch without CUDA
+        why = str(err).strip().partition("\n")[0]
+        raise SetupError("E_DEVICE", f"GPU {ordinal}: {why}; {torch.cuda.device_count()} GPUs here") from err
+
+
 class TritonPythonModel:
     """Triton's view of a BlockRunner. make_runner: what makes it."""
 
@@ -58,9 +77,7 @@ class TritonPythonModel:
         """Load the networks; SetupError says what is missing or wrong."""
         instance = Instance.from_arguments(args)
         if instance.device != "cpu":
-            import torch  # only here: the device must be set before anything else touches CUDA
-
-            torch.cuda.set_device(int(args["model_instance_device_id"]))
+            _set_device(int(args["model_instance_device_id"]))
         self._model = args["model_name"]
         start_logging(self._model)
         settings = instance.settings(NetsSettings)
@@ -96,7 +113,15 @@ class TritonPythonModel:
     def _run(self, request: pb_utils.InferenceRequest) -> pb_utils.InferenceResponse:
         span = pb_utils.get_input_tensor_by_name(request, SPAN).as_numpy()
         wanted = [name for name in BLOCK_OUTPUTS if name in request.requested_output_names()]
-        result = self._runner.run(span, embeddings=any(name not in (LOGITS, LANES) for name in wanted))
+        embeddings = any(name not in (LOGITS, LANES) for name in wanted)
+        try:
+            result = self._runner.run(span, embeddings=embeddings)
+        except Exception as err:
+            if not is_out_of_memory(err):
+                raise
+            log.warning("out of GPU memory, trying once more: %s", err)
+            free_memory()
+            result = self._runner.run(span, embeddings=embeddings)
         outputs = block_outputs(result, self._profile)
         for network, lane in zip(("segmentation", "embedding"), result.lanes, strict=True):
             self._metrics.set("diar_lane", 1.0, model=self._model, network=network, lane=lane)
@@ -110,12 +135,24 @@ def check_deadline(request: pb_utils.InferenceRequest) -> None:
         raise Cancelled("E_CANCELLED_DEADLINE", "the block's turn came after its caller's deadline")
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether it is torch.cuda.OutOfMemoryError, without importing torch for it."""
+    return type(error).__name__ == "OutOfMemoryError"
+
+
+def free_memory() -> None:
+    """Give back what torch keeps of the GPU's memory for later."""
+    gc.collect()
+    if torch := sys.modules.get("torch"):
+        torch.cuda.empty_cache()
+
+
 def device_error(error: Exception) -> Exception:
     """``error``, or NetsUnavailable for one that says that the GPU is out of order or out of memory.
 
     torch has no class for the former; after it nothing runs any more in this process.
     """
-    if type(error).__name__ == "OutOfMemoryError":
+    if is_out_of_memory(error):
         return NetsUnavailable("E_NETS_MEMORY", "the GPU's memory is used up")
     if isinstance(error, RuntimeError) and str(error).startswith("CUDA error"):
         return NetsUnavailable("E_NETS_DEVICE", str(error).splitlines()[0])
