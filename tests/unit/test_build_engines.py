@@ -135,11 +135,12 @@ def test_an_operator_that_tensorrt_lacks_is_named_with_its_node(rtx, planted, ca
 def test_a_network_that_fp16_overflows_is_refused(rtx, engines, capsys):
     path = engines / "build" / "onnx" / "pyannet.onnx"
     model = onnx.load(path)
-    weight = next(tensor for tensor in model.graph.initializer if tensor.name == "sincnet.conv1d.1.weight")
+    name = next(node.input[1] for node in model.graph.node if node.name == "/linear.0/MatMul")
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == name)
     weight.CopyFrom(onnx.numpy_helper.from_array(5e4 * np.ones(weight.dims, np.float32), weight.name))
     onnx.save(model, path)
     line = failure(engines, capsys, *RTX_SM89)
-    assert line == "error: FP16 overflows in /sincnet/conv1d.1/Conv_output_0; use fp32"
+    assert line == "error: FP16 overflows in /linear.0/MatMul_output_0; use fp32"
     assert not list(engines.rglob("*.fp16.onnx"))
 
 

@@ -58,7 +58,7 @@ def operators(model, kind):
 def test_segmentation_keeps_waveform_norms_recurrence_and_softmax_in_fp32(segmentation):
     half = to_half(segmentation)
     in_half, in_full = operators(half, TensorProto.FLOAT16), operators(half, TensorProto.FLOAT)
-    assert (in_half["Conv"], in_half["MatMul"], in_full["Conv"]) == (2, 3, 1)  # the sinc layer stays
+    assert (in_half["Conv"], in_half["MatMul"], in_full["Conv"]) == (0, 3, 3)  # instance norms read these
     for kind in ("InstanceNormalization", "LSTM", "LogSoftmax"):
         assert in_full[kind] == Counter(node.op_type for node in segmentation.graph.node)[kind]
         assert not in_half[kind]
@@ -123,6 +123,24 @@ def test_the_proof_finds_another_network():
     assert prove_half(to_half(chain(0.5)), chain(0.5), shapes) < 0.001
     with pytest.raises(SetupError, match=r"E_BUILD_PRECISION\|FP16 differs from FP32 by .*; use fp32"):
         prove_half(to_half(chain([[0.5, 90.0], [0.5, 0.5]])), chain(0.5), shapes)
+
+
+def test_a_product_that_an_instance_norm_reads_stays_in_fp32():
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["first"]),
+        helper.make_node("Relu", ["first"], ["clipped"]),
+        helper.make_node("InstanceNormalization", ["clipped", "one", "one"], ["even"]),
+        helper.make_node("Conv", ["even", "w"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 1, 5]) for name in ("x", "y")]
+    weights = [
+        numpy_helper.from_array(np.ones((1,) * rank, np.float32), name)
+        for rank, name in [(3, "w"), (1, "one")]
+    ]
+    graph = helper.make_graph(nodes, "norm", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    names = [node.op_type for node in to_half(model).graph.node]
+    assert names == ["Conv", "Relu", "InstanceNormalization", "Cast", "Conv", "Cast"]
 
 
 def test_a_weight_that_fp16_cannot_hold_keeps_its_product_in_fp32():

@@ -5,12 +5,13 @@ enough. Convolutions and products with constant weights are: their factors are r
 kept in FP32 by the hardware. What follows them and only moves, clips or adds values goes on in FP16, to save
 casts. All else stays in FP32: normalisations, softmax, sums over frames (products of two computed tensors:
 segment means), recurrences (their state would be rounded at every step), and everything up to the tensor
-FULL_PRECISION, since a waveform does not survive 16 bits.
+FULL_PRECISION, since a waveform does not survive 16 bits. So does a product that an instance normalisation
+reads: where a recording begins with silence the normalisation magnifies the rounding of all that follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ _FOLLOWERS = {
     *("Relu", "LeakyRelu", "Abs", "Add", "MaxPool", "Concat", "Identity"),
     *("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Gather"),
 }
+_MAGNIFIERS = {"InstanceNormalization", "GroupNormalization"}
 HALF = ".half"  # behind the names of FP16 tensors
 LARGEST_HALF = float(np.finfo(np.float16).max)  # 65 504
 
@@ -56,7 +58,7 @@ class _Rewriter:
             ):  # equal weights, stored once
                 self._constants[node.output[0]] = self._constants[node.input[0]]
         self._floats |= {name for name, tensor in self._constants.items() if tensor.data_type == _FLOAT}
-        self._full = ancestors(graph.node, FULL_PRECISION)
+        self._full = ancestors(graph.node, FULL_PRECISION) | _magnified(graph.node)
         self._computed_in_half: set[str] = set()
         self._there: set[str] = set()  # casts and constants that were added already
         self._nodes: list[onnx.NodeProto] = []
@@ -128,6 +130,19 @@ def ancestors(nodes: Iterable[onnx.NodeProto], tensor: str) -> set[str]:
         if name not in found:
             found.add(name)
             open_names += makers[name].input if name in makers else []
+    return found
+
+
+def _magnified(nodes: Sequence[onnx.NodeProto]) -> set[str]:
+    """Results of products that a normalisation over the recording reads, and of what lies between."""
+    makers = {node.output[0]: node for node in nodes}
+    found: set[str] = set()
+    open_names = [node.input[0] for node in nodes if node.op_type in _MAGNIFIERS]
+    while open_names:
+        node = makers.get(open_names.pop())
+        if node is not None and node.op_type in _PRODUCTS | _FOLLOWERS and node.output[0] not in found:
+            found.add(node.output[0])
+            open_names += node.input if node.op_type in _FOLLOWERS else []
     return found
 
 
