@@ -1,7 +1,6 @@
 """Whatever is killed, stopped or hangs comes back by itself, and no result is lost or wrong."""
 
 import signal
-import threading
 from time import sleep
 
 import numpy as np
@@ -22,8 +21,8 @@ from health import (
     tritonserver,
 )
 from live import start_and_wait
+from running import Running
 from scripted_repository import scripted_repository
-from tritonclient.utils import InferenceServerException
 
 FRONT = ("diarize", "diarize_events", "diarize_file")
 LOST = 'diar_blocks_lost_total{model="diar_nn_g0"}'
@@ -52,25 +51,6 @@ def well(two):
 @pytest.fixture
 def wire(two, connect):
     return connect("grpc", two)
-
-
-class Running:
-    """A recording on its way, in a thread of its own."""
-
-    def __init__(self, wire, samples, **parameters):
-        self._thread = threading.Thread(target=self._run, args=(wire, samples, parameters))
-        self._thread.start()
-
-    def _run(self, wire, samples, parameters):
-        try:
-            self.result = wire.diarize(samples, **parameters)
-        except InferenceServerException as err:
-            self.result = err
-
-    def wait(self, limit_s=90):
-        self._thread.join(limit_s)
-        assert not self._thread.is_alive(), "no answer"
-        return self.result
 
 
 def test_killed_networks_in_the_middle_of_a_recording_cost_two_blocks(well, wire):

@@ -27,7 +27,8 @@ def parameters(repository):
 
 @pytest.fixture(autouse=True)
 def triton():
-    """The fake, without callees and log lines of earlier tests."""
+    """The fake, without callees, log lines and figures of earlier tests."""
     pb_utils._callees.clear()
     pb_utils.Logger._lines.clear()
+    pb_utils.MetricFamily._all.clear()
     return pb_utils

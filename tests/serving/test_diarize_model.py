@@ -6,6 +6,7 @@ import pytest
 import triton_python_backend_utils as pb_utils
 from scripted import initialize_arguments, scripted_nets
 
+from diar.board import Board
 from diar.errors import InternalError
 from diar.pipeline import diarize
 from diar.serving.diarize_model import TritonPythonModel
@@ -181,3 +182,56 @@ def test_no_more_than_two_blocks_are_in_flight(model, profile, triton):
     (response,) = execute(model, recording(PCM=pcm(20 * MINUTE)))
     assert result_of(response)["duration"] == 1200.0
     assert most == 2
+
+
+def test_request_that_takes_longer_than_its_own_limit_ends(model, nets):
+    request = recording(PCM=pcm())
+    request._timeout = 1  # microseconds
+    (response,) = execute(model, request)
+    code, message = error_of(response)
+    assert code == pb_utils.TritonError.CANCELLED
+    assert message.startswith("E_CANCELLED_DEADLINE|not done within 1e-06 s, the request's own limit")
+
+
+@pytest.fixture
+def board(tmp_path, monkeypatch):
+    """A supervisor's board, in whose folder models are started."""
+    board = Board.create(tmp_path / "board", log_json=True)
+    monkeypatch.chdir(board.folder)
+    return board
+
+
+def test_draining_server_takes_no_new_recordings(board, model, nets):
+    (before,) = execute(model, recording(PCM=pcm()))
+    board.drain()
+    (after,) = execute(model, recording(PCM=pcm()))
+    assert not before.has_error()
+    assert error_of(after)[0] == pb_utils.TritonError.UNAVAILABLE
+    assert error_of(after)[1].startswith("E_OVERLOADED_DRAINING|")
+
+
+def test_each_recording_is_one_line_of_the_log(board, model, nets, triton):
+    execute(model, recording(PCM=pcm()), recording(PCM=pcm(0)))
+    first, second = (
+        json.loads(line.partition("recording ")[2])
+        for _, line in triton.Logger._lines
+        if "recording {" in line
+    )
+    assert (first["outcome"], first["audio_s"], first["speakers"]) == ("ok", 60.0, 1)
+    assert set(first["stages_s"]) == {"blocks", "clustering", "stitching", "total"}
+    assert set(second) == {"id", "outcome", "took_s"}
+    assert second["outcome"] == "E_AUDIO_EMPTY"
+
+
+def test_used_up_shared_memory_is_overload(model, nets, monkeypatch):
+    def full(*arguments):
+        raise RuntimeError("Failed to increase the shared memory pool size for key 'diar_1_x' to 9 bytes")
+
+    monkeypatch.setattr(pb_utils, "Tensor", full)
+    request = pb_utils.InferenceRequest(model_name="diarize", requested_output_names=[], inputs=[])
+    request._inputs = [type("T", (), {"name": lambda self: "PCM", "as_numpy": lambda self: pcm(9)})()]
+    (response,) = execute(model, request)
+    assert error_of(response) == (
+        pb_utils.TritonError.UNAVAILABLE,
+        "E_OVERLOADED_MEMORY|no shared memory left; try again",
+    )

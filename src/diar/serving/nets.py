@@ -63,6 +63,7 @@ class Nets:
         self._shown: dict[str, bool] = {}
         for model in self.models:
             self._count(model, 0)
+            self.metrics.add("diar_blocks_lost_total", 0, model=model)
             self._show(model)
 
     def slots(self, limits: CallLimits) -> list[RunBlock]:
