@@ -105,6 +105,10 @@ class Reception:
     def admit(self, job: Job) -> None:
         """Raise Cancelled if nobody wants the answer any more, Overloaded once the server is stopping."""
         job.check()
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Raise Overloaded once the server is stopping."""
         if self.board is not None and self.board.draining:
             raise Overloaded("E_OVERLOADED_DRAINING", "this server is stopping; try again, or another one")
 

@@ -19,9 +19,11 @@ _GAUGES = {
     "diar_blocks_in_flight": "Blocks on their way to a diar_nn, by the calling instance",
     "diar_breaker_open": "1 while the calling instance sends nothing to a diar_nn",
     "diar_lane": "1 for the lane that runs a network",
+    "diar_streams_open": "Live recordings that go on, by the instance that has them",
 }
 _HISTOGRAMS: dict[str, tuple[str, Sequence[float]]] = {
     "diar_stage_seconds": ("Seconds of a recording's stages, by model and stage", _SECONDS),
+    "diar_chunk_seconds": ("Seconds until a piece of a live recording was answered", _SECONDS),
     "diar_block_seconds": ("Seconds that a diar_nn took for a block", _SECONDS),
     "diar_speakers": ("Speakers found in a recording", _SPEAKERS),
 }

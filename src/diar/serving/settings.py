@@ -69,14 +69,16 @@ class FileSettings(RecordingSettings, frozen=True, forbid_unknown_fields=True):
 class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters of the model that takes live recordings.
 
-    nn_models, blocks_in_flight: as above, but for all streams together. max_streams: streams at once.
-    max_stream_s, max_chunk_s: longest recording and longest piece of one accepted. idle_s: a stream that
-    sends nothing for so long is given up.
+    nn_models, blocks_in_flight: as above, but for all streams together. max_request_s, max_block_s: as above,
+    the former for an END. max_streams: streams at once. max_stream_s, max_chunk_s: longest recording and
+    longest piece of one accepted. idle_s: a stream that sends nothing for so long is given up.
     """
 
     profile: str
     nn_models: str
     blocks_in_flight: Count
+    max_request_s: Count
+    max_block_s: Count
     max_streams: Count
     max_stream_s: Count
     max_chunk_s: Count

@@ -10,19 +10,25 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from diar.board import Board, Work
 from diar.errors import InvalidOption
 from diar.live import LiveUpdate
 from diar.profile import SAMPLE_RATE, load_profile
 from diar.serving.answers import failed, start_logging
 from diar.serving.background import BackgroundLoop
+from diar.serving.breaker import Breaker
 from diar.serving.diarize_model import recording_response, recording_samples
-from diar.serving.nets import block_slots
+from diar.serving.jobs import Job, Reception
+from diar.serving.lifeline import end_with_server
+from diar.serving.metrics import Metrics
+from diar.serving.nets import CallLimits, Nets
 from diar.serving.settings import Instance, StreamSettings
 from diar.serving.shared_nets import SharedNets
 from diar.serving.streams import Stream, StreamId, Streams, expired
@@ -43,12 +49,19 @@ class TritonPythonModel:
 
     def initialize(self, args: Mapping[str, str]) -> None:
         """Read the settings; SetupError says what is wrong in them."""
-        start_logging(args["model_name"])
-        self._settings = Instance.from_arguments(args).settings(StreamSettings)
-        self._profile = load_profile(self._settings.profile)
-        self._streams = Streams(self._settings.max_streams, self._settings.idle_s)
+        model = args["model_name"]
+        start_logging(model)
+        self._instance, board, self._metrics = Instance.from_arguments(args), Board.find(), Metrics()
+        settings = self._settings = self._instance.settings(StreamSettings)
+        self._profile = load_profile(settings.profile)
+        self._work = board.work(model) if board else Work(None)
+        self._reception = Reception(
+            model, settings.max_request_s, settings.max_block_s, board, self._metrics, self._work
+        )
+        self._streams = Streams(settings.max_streams, settings.idle_s)
         self._loop = BackgroundLoop()
         self._loop.start(self._keep_house())
+        end_with_server()
 
     def execute(self, requests: Sequence[pb_utils.InferenceRequest]) -> None:
         """Have each request answered in the background, in the order in which they came."""
@@ -59,7 +72,7 @@ class TritonPythonModel:
             except Exception as err:
                 send(sender, failed(err))
             else:
-                self._loop.start(self._answer(chunk, sender))
+                self._loop.start(self._answer(chunk, request, sender))
 
     def finalize(self) -> None:
         """Give up what is left."""
@@ -67,34 +80,61 @@ class TritonPythonModel:
 
     async def _keep_house(self) -> None:
         """Before the first request: get ready. Then sweep idle streams away."""
-        slots = block_slots(self._settings.nn_model_names, self._settings.blocks_in_flight, lambda: None)
-        self._nets = SharedNets(slots)
+        settings = self._settings
+        nets = Nets(
+            settings.nn_model_names,
+            settings.blocks_in_flight,
+            self._instance.name,
+            Breaker(Board.find()),
+            self._metrics,
+        )
+        limits = CallLimits(get_on=self._work.get_on, block_s=settings.max_block_s)
+        self._nets = SharedNets(nets.slots(limits))
         self._finishing = asyncio.Semaphore(FINISHING_AT_ONCE)
         while True:
             await asyncio.sleep(self._settings.idle_s / 4)
             if swept := self._streams.sweep():
                 log.info("gave up %d streams that sent nothing for %d s", swept, self._settings.idle_s)
 
-    async def _answer(self, chunk: Chunk, sender: pb_utils.InferenceResponseSender) -> None:
-        try:
-            response = await self._respond(chunk)
-        except Exception as err:
-            response = failed(err)
+    async def _answer(
+        self,
+        chunk: Chunk,
+        request: pb_utils.InferenceRequest,
+        sender: pb_utils.InferenceResponseSender,
+    ) -> None:
+        began = time.monotonic()
+        if chunk.ends:  # a recording, as other models take them
+            with self._reception.job(request) as job:
+                try:
+                    response = await self._respond(chunk, job)
+                except Exception as err:
+                    response = job.failed(err)
+        else:
+            with self._work.job():
+                try:
+                    response = await self._respond(chunk)
+                except Exception as err:
+                    response = failed(err)
+            self._metrics.observe("diar_chunk_seconds", time.monotonic() - began)
         send(sender, response)
+        self._metrics.set("diar_streams_open", len(self._streams), instance=self._instance.name)
 
-    async def _respond(self, chunk: Chunk) -> pb_utils.InferenceResponse:
+    async def _respond(self, chunk: Chunk, job: Job | None = None) -> pb_utils.InferenceResponse:
+        """job: of a chunk that ends its stream."""
+        if chunk.begins:
+            self._reception.check_open()
+        elif job is not None and (result := self._streams.result(chunk.stream, chunk.options.stream_token)):
+            return recording_response(result)
         stream = self._start(chunk) if chunk.begins else self._find(chunk)
         async with stream.turn:
             if stream.closed:  # while this request waited
                 raise expired(chunk.stream)
             try:
-                response = await self._advance(stream, chunk)
+                response = await self._advance(stream, chunk, job)
             except Exception:
                 if chunk.begins:
                     self._streams.drop(chunk.stream, stream)
                 raise
-            if chunk.ends:
-                self._streams.drop(chunk.stream, stream)
             return response
 
     def _start(self, chunk: Chunk) -> Stream:
@@ -114,18 +154,21 @@ class TritonPythonModel:
             raise InvalidOption("E_OPTION_UNKNOWN", f"got {names}, expected such options with a START only")
         return self._streams.find(chunk.stream, chunk.options.stream_token)
 
-    async def _advance(self, stream: Stream, chunk: Chunk) -> pb_utils.InferenceResponse:
+    async def _advance(self, stream: Stream, chunk: Chunk, job: Job | None) -> pb_utils.InferenceResponse:
         """Take the chunk's samples; then the live view, or the result of an END."""
         diarization = stream.diarization
         known = chunk.options.num_known(len(chunk.samples), diarization.num_samples)
         await diarization.take(chunk.samples[known:])
-        if not chunk.ends:
+        if job is None:
             return live_response(await diarization.look(), self._profile.embedding.dim)
         stopwatch = Stopwatch()
+        job.seconds = stopwatch.seconds
         async with self._finishing:
             with stopwatch("total"):
-                result = await diarization.finish(stopwatch)
-        return recording_response(replace(result, timings=stopwatch.seconds if stream.timings else None))
+                job.result = await job.wait_for(diarization.finish(stopwatch))
+        result = replace(job.result, timings=stopwatch.seconds if stream.timings else None)
+        self._streams.finish(chunk.stream, stream, result)
+        return recording_response(result)
 
 
 @dataclass(frozen=True)

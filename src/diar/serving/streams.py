@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from diar.errors import InvalidOption, Overloaded, StreamExpired
+from diar.result import Diarization
 from diar.stream_options import StreamOptions
 from diar.streaming import StreamingDiarization
 
@@ -34,11 +35,13 @@ class Stream:
 class Streams:
     """At most ``most`` live recordings; those not heard of for ``idle_s`` can be swept away.
 
-    The token keeps streams apart whose callers happened to choose the same id.
+    The token keeps streams apart whose callers happened to choose the same id. The result of one that has
+    ended stays as long, in case its answer was lost on the way.
     """
 
     def __init__(self, most: int, idle_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._streams: dict[StreamId, Stream] = {}
+        self._results: dict[tuple[StreamId, str], tuple[float, Diarization]] = {}
         self._most = most
         self._idle_s = idle_s
         self._clock = clock
@@ -75,6 +78,16 @@ class Streams:
         stream.last_used = self._clock()
         return stream
 
+    def finish(self, key: StreamId, stream: Stream, result: Diarization) -> None:
+        """A stream has ended."""
+        self.drop(key, stream)
+        self._results[key, stream.token] = self._clock(), result
+
+    def result(self, key: StreamId, token: str) -> Diarization | None:
+        """The result of a stream that has ended, if it is still known."""
+        _, result = self._results.get((key, token), (0.0, None))
+        return result
+
     def drop(self, key: StreamId, stream: Stream) -> None:
         """Forget a stream, unless another one has taken its place."""
         stream.close()
@@ -91,6 +104,7 @@ class Streams:
         ]
         for key, stream in idle:
             self.drop(key, stream)
+        self._results = {name: kept for name, kept in self._results.items() if kept[0] >= latest}
         return len(idle)
 
     def _check_token(self, stream: Stream, key: StreamId, token: str) -> None:
