@@ -125,10 +125,11 @@ def markdown(document: dict[str, Any]) -> str:
 
 def _footnote(document: dict[str, Any]) -> str:
     threads = document["threads"] or "all"
-    return (
-        f"Profile {document['profile']}, {document['recordings']} recordings, {document['minutes']:.1f} min."
-        " Absolute Δ of log-probabilities; frames whose class differs; cosines of embeddings of local speakers with at"
-        f" least {document['least_speech_s']:g} s of clean speech; DER with overlap scored, collar a side as"
-        f" printed; a block of {document['windows_per_block']} windows, the fastest of {document['repeats']}"
-        f" runs, on {document['device']}, {threads} threads. {document['versions']}. {document['date']}."
+    what = (
+        "Δ of log-probabilities, absolute; frames whose class differs; cosines of embeddings of local"
+        f" speakers with at least {document['least_speech_s']:g} s of clean speech; DER with overlap scored,"
+        f" collar a side as printed; a block of {document['windows_per_block']} windows, the fastest of"
+        f" {document['repeats']} runs, on {document['device']}, {threads} threads"
     )
+    audio = f"{document['recordings']} recordings, {document['minutes']:.1f} min"
+    return f"Profile {document['profile']}, {audio}. {what}. {document['versions']}. {document['date']}."
