@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from pathlib import PurePath
 
 from rich.console import Group
@@ -100,13 +100,20 @@ async def _source(
 
 async def _show(stream: AsyncStream, pieces: AsyncIterator[Pcm], display: Display) -> None:
     """Push the pieces; draw what comes back, or print a line a turn where there is no terminal."""
-    view, joiner = LiveView(), TurnJoiner()
-    screen = Live(console=display.console, refresh_per_second=REDRAWN_PER_S, transient=True)
-    with screen if display.shows else nullcontext():
+    if not display.shows:
+        await _list(stream, pieces, display)
+        return
+    view = LiveView()
+    with Live(console=display.console, refresh_per_second=REDRAWN_PER_S, transient=True) as screen:
         async for update in stream.updates(pieces):
-            if display.shows:
-                view.add(update)
-                screen.update(Group(*view.lines(display.console.width)))
-            else:
-                for turn in joiner.add(update):
-                    display.turn(turn)
+            view.add(update)
+            screen.update(Group(*view.lines(display.console.width)))
+
+
+async def _list(stream: AsyncStream, pieces: AsyncIterator[Pcm], display: Display) -> None:
+    joiner = TurnJoiner()
+    async for update in stream.updates(pieces):
+        for turn in joiner.add(update):
+            display.turn(turn)
+    for turn in joiner.rest():
+        display.turn(turn)

@@ -39,6 +39,10 @@ class TurnJoiner:
             over.append(self._open.pop(speaker))
         return sorted(over)
 
+    def rest(self) -> list[Turn]:
+        """The turns that were still going on at the end, as far as they were final."""
+        return sorted(self._open.values())
+
 
 class LiveView:
     """The drawing; redrawn from what updates have said so far."""

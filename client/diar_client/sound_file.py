@@ -131,10 +131,13 @@ class SoundFile:
         return container.duration / 1e6 if container.duration else None  # libav counts microseconds
 
 
-def open_container(stream: Any, name: str, **more: Any) -> Any:
-    """Libav's view of an open file or pipe; InvalidAudio for no known format. more: for ``av.open``."""
+def open_container(stream: Any, name: str, options: dict[str, str] | None = None, **more: Any) -> Any:
+    """Open a file or pipe with libav; InvalidAudio for no known format.
+
+    options: libav's own. more: for ``av.open``.
+    """
     try:
-        return av.open(stream, metadata_errors="ignore", options=NO_OTHER_FILES, **more)
+        return av.open(stream, metadata_errors="ignore", options=NO_OTHER_FILES | (options or {}), **more)
     except (av.FFmpegError, ValueError) as err:
         raise InvalidAudio("E_AUDIO_FORMAT", f"{name}: no known format: {_reason(err)}") from None
 

@@ -13,6 +13,7 @@ from diar_client.resample import Mixer, Resampler
 from diar_client.sound_file import SoundFile, check_finite, open_container
 
 READ_BYTES = 4096  # at most, at a time: 0.13 s of 16-bit sound at 16 kHz
+AT_ONCE = {"probesize": "8192"}  # bytes to know the format by: the usual look takes libav seconds
 
 
 class _Descriptor:
@@ -39,7 +40,7 @@ class SoundPipe(SoundFile):
         mixer = Mixer(self.name, channel)
         resampler: Resampler | None = None
         decoded_s = 0.0
-        with open_container(self.stream, self.name, buffer_size=READ_BYTES) as container:
+        with open_container(self.stream, self.name, AT_ONCE, buffer_size=READ_BYTES) as container:
             for rate, frame in self._frames(container, self._stream(container)):
                 check_finite(frame, rate, decoded_s, self.name)
                 decoded_s += frame.shape[1] / rate
