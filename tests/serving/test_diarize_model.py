@@ -235,3 +235,14 @@ def test_used_up_shared_memory_is_overload(model, nets, monkeypatch):
         pb_utils.TritonError.UNAVAILABLE,
         "E_OVERLOADED_MEMORY|no shared memory left; try again",
     )
+
+
+def test_parameters_and_ids_that_are_no_text_are_refused_by_name(model, nets, monkeypatch):
+    def no_text(self):
+        return b"\xe0(".decode()
+
+    monkeypatch.setattr(pb_utils.InferenceRequest, "parameters", no_text)
+    monkeypatch.setattr(pb_utils.InferenceRequest, "request_id", no_text)
+    (response,) = execute(model, recording(PCM=pcm()))
+    assert error_of(response)[0] == pb_utils.TritonError.INVALID_ARG
+    assert error_of(response)[1].startswith("E_OPTION_TEXT|")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import triton_python_backend_utils as pb_utils
 
-from diar.errors import Cancelled, DiarError, InternalError, Overloaded
+from diar.errors import Cancelled, DiarError, InternalError, InvalidOption, Overloaded
 
 INTERNAL = InternalError("E_INTERNAL", "internal error; see the server log")
 MEMORY = Overloaded("E_OVERLOADED_MEMORY", "no shared memory left; try again")
@@ -56,6 +57,23 @@ def shown(error: Exception) -> DiarError:
     if SHORT_OF_MEMORY in str(error):
         return MEMORY
     return INTERNAL if not isinstance(error, DiarError) or error.code == DiarError.code else error
+
+
+def request_parameters(request: pb_utils.InferenceRequest) -> dict[str, object]:
+    """The parameters of a request. Raises InvalidOption (E_OPTION_TEXT) for what is no UTF-8."""
+    try:
+        parameters: dict[str, object] = json.loads(request.parameters())
+    except ValueError:  # of which UnicodeDecodeError is one
+        raise InvalidOption("E_OPTION_TEXT", "got parameters that are no UTF-8, expected UTF-8") from None
+    return parameters
+
+
+def request_id(request: pb_utils.InferenceRequest) -> str:
+    """The id that the caller gave its request, "" if it gave none that is UTF-8."""
+    try:
+        return str(request.request_id())
+    except UnicodeDecodeError:
+        return ""
 
 
 def check_wanted(request: pb_utils.InferenceRequest) -> None:

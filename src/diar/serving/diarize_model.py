@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from diar.options import Options
 from diar.pipeline import Progress, diarize
 from diar.profile import SAMPLE_RATE, load_profile
 from diar.result import Diarization
-from diar.serving.answers import start_logging
+from diar.serving.answers import request_parameters, start_logging
 from diar.serving.breaker import Breaker
 from diar.serving.jobs import Job, Reception
 from diar.serving.lifeline import end_with_server
@@ -67,7 +66,7 @@ class TritonPythonModel:
                 return job.failed(err)
 
     async def _diarize(self, job: Job) -> Diarization:
-        options = Options.from_parameters(json.loads(job.request.parameters()))
+        options = Options.from_parameters(request_parameters(job.request))
         samples = recording_samples(job.request, self._settings.max_recording_s)
         return await self._diarize_samples(job, samples, options, Stopwatch())
 

@@ -8,7 +8,6 @@ says that it was the last one, also after an error.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ import triton_python_backend_utils as pb_utils
 from diar.options import Options
 from diar.result import Diarization
 from diar.serving import diarize_model
+from diar.serving.answers import request_parameters
 from diar.serving.diarize_model import recording_samples
 from diar.serving.jobs import Job
 from diar.stopwatch import Stopwatch
@@ -46,7 +46,7 @@ class TritonPythonModel(diarize_model.TritonPythonModel):
                 sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
     async def _diarize_telling(self, job: Job, sender: Any) -> Diarization:
-        options = Options.from_parameters(json.loads(job.request.parameters()))
+        options = Options.from_parameters(request_parameters(job.request))
         samples = recording_samples(job.request, self._settings.max_recording_s)
         windows = self._profile.geometry.num_windows(samples.size)
         total = -(-windows // self._profile.geometry.windows_per_block)

@@ -6,7 +6,6 @@ Options come as request parameters, or as HTTP headers: ``diar-num-speakers: 2``
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from diar.options import Options
 from diar.profile import SAMPLE_RATE
 from diar.result import Diarization
 from diar.serving import diarize_model
+from diar.serving.answers import request_parameters
 from diar.serving.decoding import DecodingLimits, decode_apart
 from diar.serving.settings import FileSettings, Instance
 from diar.stopwatch import Stopwatch
@@ -45,7 +45,7 @@ class TritonPythonModel(diarize_model.TritonPythonModel):
         with self._reception.job(request) as job:
             try:
                 self._reception.admit(job)
-                options = Options.from_parameters(option_parameters(json.loads(request.parameters())))
+                options = Options.from_parameters(option_parameters(request_parameters(request)))
                 content = self._content(request)
                 stopwatch = Stopwatch()
                 with stopwatch("decoding"):

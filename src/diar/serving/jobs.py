@@ -17,7 +17,7 @@ from diar.board import Board, Work
 from diar.errors import Cancelled, Overloaded
 from diar.profile import SAMPLE_RATE
 from diar.result import Diarization
-from diar.serving.answers import check_wanted, failed, shown
+from diar.serving.answers import check_wanted, failed, request_id, shown
 from diar.serving.metrics import Metrics
 from diar.serving.nets import CallLimits
 
@@ -99,7 +99,7 @@ class Reception:
         with self.work.job() as get_on:
             job = Job(request, self.max_s, self.block_s, get_on)
             yield job
-            if request.request_id() != PROBE_ID:
+            if request_id(request) != PROBE_ID:
                 self._report(job)
 
     def admit(self, job: Job) -> None:
@@ -115,7 +115,7 @@ class Reception:
     def _report(self, job: Job) -> None:
         self.metrics.add("diar_recordings_total", model=self.model, outcome=job.outcome)
         line: dict[str, object] = {
-            "id": job.request.request_id(),
+            "id": request_id(job.request),
             "outcome": job.outcome,
             "took_s": round(time.monotonic() - job.start, 3),
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import sys
 import time
@@ -18,7 +17,7 @@ from diar.board import Board, Work
 from diar.errors import Cancelled, InternalError, NetsUnavailable, SetupError
 from diar.pipeline import BlockResult
 from diar.profile import Profile, load_profile
-from diar.serving.answers import check_wanted, failed, shown, start_logging
+from diar.serving.answers import check_wanted, failed, request_parameters, shown, start_logging
 from diar.serving.lifeline import end_with_server
 from diar.serving.metrics import Metrics
 from diar.serving.settings import Instance, NetsSettings
@@ -130,7 +129,7 @@ class TritonPythonModel:
 
 def check_deadline(request: pb_utils.InferenceRequest) -> None:
     """Raise Cancelled if the caller said until when it waits, and that is over."""
-    deadline = json.loads(request.parameters()).get(DEADLINE)
+    deadline = request_parameters(request).get(DEADLINE)
     if isinstance(deadline, int) and deadline < time.time() * 1000:
         raise Cancelled("E_CANCELLED_DEADLINE", "the block's turn came after its caller's deadline")
 

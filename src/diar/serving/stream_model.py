@@ -8,7 +8,6 @@ them so.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from diar.board import Board, Work
 from diar.errors import InvalidOption
 from diar.live import LiveUpdate
 from diar.profile import SAMPLE_RATE, load_profile
-from diar.serving.answers import failed, start_logging
+from diar.serving.answers import failed, request_parameters, start_logging
 from diar.serving.background import BackgroundLoop
 from diar.serving.breaker import Breaker
 from diar.serving.diarize_model import recording_response, recording_samples
@@ -191,7 +190,7 @@ def read_chunk(request: pb_utils.InferenceRequest, max_chunk_s: int) -> Chunk:
 
     Raises InvalidAudio for both AUDIO and PCM or for too much of it, InvalidOption for a bad token.
     """
-    parameters: dict[str, object] = json.loads(request.parameters())
+    parameters: dict[str, object] = request_parameters(request)
     options = ChunkOptions.take_from(parameters)
     starts = bool(request.flags() & pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START)
     return Chunk(

@@ -26,6 +26,7 @@ class RunningServer:
     http_port: int
     grpc_port: int
     pid: int
+    health_port: int = 0
 
     @property
     def url(self) -> str:
@@ -36,6 +37,11 @@ class RunningServer:
     def http_url(self) -> str:
         """Address for HTTP."""
         return f"http://127.0.0.1:{self.http_port}"
+
+    @property
+    def health_url(self) -> str:
+        """Address of the supervisor's own pages."""
+        return f"http://127.0.0.1:{self.health_port}"
 
     def processes(self) -> list[psutil.Process]:
         """The supervisor, tritonserver and its stubs."""
@@ -84,7 +90,7 @@ def running_server(serve: Path, options: Sequence[str] = ()) -> Iterator[Running
     ):
         try:
             _wait_until_ready(server, log)
-            yield RunningServer(numbers["http"], numbers["grpc"], server.pid)
+            yield RunningServer(numbers["http"], numbers["grpc"], server.pid, numbers["health"])
         finally:
             server.terminate()
             try:
