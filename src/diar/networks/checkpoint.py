@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,9 @@ def read_checkpoint(path: Path, sha256: str | None = None) -> dict[str, Any]:
     try:
         if sha256 is not None and (actual := file_sha256(path)) != sha256:
             raise SetupError("E_WEIGHTS", f"{path} has sha256 {actual}, expected {sha256}; {_ADVICE}")
-        stored = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # torch 2.1 warns of what it does itself
+            warnings.filterwarnings("ignore", "TypedStorage is deprecated")
+            stored = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, LookupError) as err:
         reason = str(err).partition("\n")[0]
         raise SetupError("E_WEIGHTS", f"{path} is not a readable checkpoint ({reason}); {_ADVICE}") from err
