@@ -7,6 +7,7 @@ SPEECH = "SPEECH"
 PURE_EMBEDDINGS = "PURE_EMBEDDINGS"
 LANES = "LANES"
 DEADLINE = "deadline_unix_ms"  # request parameter of a block: past it, it is not run
+PROBE_ID = "diar-probe"  # request id, or file_id, of what the supervisor sends to see whether a model works
 BLOCK_OUTPUTS = (LOGITS, EMBEDDINGS, SPEECH, PURE_EMBEDDINGS, LANES)
 
 AUDIO = "AUDIO"

@@ -24,7 +24,7 @@ from live import start_and_wait
 from running import Running
 from scripted_repository import scripted_repository
 
-FRONT = ("diarize", "diarize_events", "diarize_file")
+FRONT = ("diarize", "diarize_events", "diarize_file", "diarize_stream")
 LOST = 'diar_blocks_lost_total{model="diar_nn_g0"}'
 
 

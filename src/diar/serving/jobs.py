@@ -14,14 +14,14 @@ from typing import TypeVar
 import triton_python_backend_utils as pb_utils
 
 from diar.board import Board, Work
-from diar.errors import Cancelled, Overloaded
+from diar.errors import Cancelled, InvalidOption, Overloaded
 from diar.profile import SAMPLE_RATE
 from diar.result import Diarization
-from diar.serving.answers import check_wanted, failed, request_id, shown
+from diar.serving.answers import check_wanted, failed, request_id, request_parameters, shown
 from diar.serving.metrics import Metrics
 from diar.serving.nets import CallLimits
+from diar.tensors import PROBE_ID
 
-PROBE_ID = "diar-probe"  # request id of the supervisor's own recordings, which are neither counted nor logged
 _MICROSECONDS = 1_000_000
 _SIGN_S = 1.0
 _T = TypeVar("_T")
@@ -99,7 +99,7 @@ class Reception:
         with self.work.job() as get_on:
             job = Job(request, self.max_s, self.block_s, get_on)
             yield job
-            if request_id(request) != PROBE_ID:
+            if not is_probe(request):
                 self._report(job)
 
     def admit(self, job: Job) -> None:
@@ -132,6 +132,16 @@ class Reception:
                 "lanes": job.result.lanes,
             }
         log.info("%s", recording_line(line, as_json=self.board is not None and self.board.log_json))
+
+
+def is_probe(request: pb_utils.InferenceRequest) -> bool:
+    """Whether a recording is one of the supervisor's own, which are neither counted nor logged."""
+    if request_id(request) == PROBE_ID:
+        return True
+    try:  # Triton's generate_stream knows no request ids
+        return request_parameters(request).get("file_id") == PROBE_ID
+    except InvalidOption:
+        return False
 
 
 def recording_line(values: Mapping[str, object], *, as_json: bool) -> str:

@@ -11,9 +11,8 @@ import numpy as np
 from diar.profile import SAMPLE_RATE, load_profile
 from diar.supervise.control import Request
 from diar.supervise.repository import Model
-from diar.tensors import FILE, PCM, SPAN
+from diar.tensors import FILE, PCM, PROBE_ID, SPAN
 
-PROBE_ID = "diar-probe"  # request id, by which the models neither count nor log it
 _RECORDING = np.zeros(SAMPLE_RATE // 10, np.int16)
 _SEQUENCES = itertools.count(1)
 
@@ -31,7 +30,7 @@ def probe_request(model: Model) -> Request | None:
         return None
     if model.is_decoupled and not model.has_sequences:
         path = f"/v2/models/{model.name}/generate_stream"
-        return Request(path, {"id": PROBE_ID, PCM: _RECORDING.tolist()})
+        return Request(path, {"file_id": PROBE_ID, PCM: _RECORDING.tolist()})
     parameters: dict[str, object] = {}
     if model.has_sequences:
         parameters = {
