@@ -152,7 +152,7 @@ class LiveView:
         """Turns inside frames [begin, end), in order of their start."""
         active, confidence = self._votes.decide(begin, end)
         turns = []
-        for speaker in range(active.shape[1]):
+        for speaker in np.flatnonzero(active.any(axis=0)):
             for first, last in runs(active[:, speaker]):
                 start, stop = (self._edge(begin + frame, num_samples) for frame in (first, last))
                 if start < stop:

@@ -2,20 +2,24 @@
 
 Only what is used exists; every public name here exists on the real stub too (a test in tests/e2e says so).
 What a test needs beyond that begins with an underscore: ``_callees`` maps a model's name to the function
-that answers BLS requests to it, ``request._cancel()`` is a client that goes away, ``Logger._lines`` is the
-log.
+that answers BLS requests to it, ``request._cancel()`` is a client that goes away, ``request._sequence`` makes
+it a part of a sequence, ``sender._sent`` is what was sent, ``Logger._lines`` is the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import ClassVar
 
 import numpy as np
 
 _callees = {}
 _DTYPES = (np.float32, np.int16, np.object_)
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 
 
 class TritonError:
@@ -69,6 +73,17 @@ class InferenceRequest:
         self._parameters = json.dumps(parameters or {})
         self._cancelled = False
         self._timeout = 0
+        self._flags, self._correlation_id = 0, 0
+        self._sender = InferenceResponseSender()
+
+    def correlation_id(self):
+        return self._correlation_id
+
+    def flags(self):
+        return self._flags
+
+    def get_response_sender(self):
+        return self._sender
 
     def request_id(self):
         return ""
@@ -100,6 +115,25 @@ class InferenceRequest:
 
     def _cancel(self):
         self._cancelled = True
+
+    def _sequence(self, correlation_id, start=False, end=False):
+        self._correlation_id = correlation_id
+        self._flags = TRITONSERVER_REQUEST_FLAG_SEQUENCE_START * start
+        self._flags |= TRITONSERVER_REQUEST_FLAG_SEQUENCE_END * end
+        return self
+
+
+class InferenceResponseSender:
+    def __init__(self):
+        self._sent, self._done = [], threading.Event()
+
+    def send(self, response=None, flags=0):
+        if self._done.is_set():
+            raise RuntimeError("Unable to send response. Response sender has been closed.")
+        if response is not None:
+            self._sent.append(response)
+        if flags:
+            self._done.set()
 
 
 def get_input_tensor_by_name(inference_request, name):
