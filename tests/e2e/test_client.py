@@ -18,7 +18,7 @@ WAYS = [(protocol, mode) for protocol in ("grpc", "http") for mode in ("server",
 @pytest.fixture(scope="session")
 def urls(server):
     """The server's URL by protocol."""
-    http, grpc, _ = server.ports
+    http, grpc, *_ = server.ports
     return {"http": f"http://127.0.0.1:{http}", "grpc": f"grpc://127.0.0.1:{grpc}"}
 
 
