@@ -1,0 +1,304 @@
+import asyncio
+import json
+import time
+
+import numpy as np
+import pytest
+import triton_python_backend_utils as pb_utils
+from scripted import initialize_arguments, scripted_nets
+
+from diar.board import Board
+from diar.errors import Overloaded
+from diar.pipeline import diarize
+from diar.serving.nets import run_block
+from diar.serving.stream_model import TritonPythonModel
+from diar.tensors import RECORDING_OUTPUTS
+
+SECOND, WAIT_S = 16_000, 20
+SPEECH = 3277  # 0.1 of full scale: the first local speaker
+
+
+@pytest.fixture
+def nets(profile, triton):
+    nets = scripted_nets(profile)
+    triton._callees["diar_nn_g0"] = nets
+    return nets
+
+
+@pytest.fixture
+def start_model(repository, parameters):
+    """Models with other parameters than the committed ones; ended with the test."""
+    models = []
+
+    def start(**changes):
+        model = TritonPythonModel()
+        settings = {**parameters["diarize_stream"], **{key: str(value) for key, value in changes.items()}}
+        model.initialize(initialize_arguments("diarize_stream", repository, settings))
+        models.append(model)
+        return model
+
+    yield start
+    for model in models:
+        model.finalize()
+
+
+@pytest.fixture
+def model(start_model, nets):
+    return start_model()
+
+
+def chunk(stream, start=False, end=False, token="me", wishes=None, **tensors):
+    parameters = {"stream_token": token, **(wishes or {})}
+    request = pb_utils.InferenceRequest(
+        model_name="diarize_stream",
+        requested_output_names=RECORDING_OUTPUTS,
+        inputs=[pb_utils.Tensor(name, array) for name, array in tensors.items()],
+        parameters={key: value for key, value in parameters.items() if value is not None},
+    )
+    return request._sequence(stream, start, end)
+
+
+def answers(model, *requests):
+    """The only response of each request; all of them are given at once."""
+    assert model.execute(requests) is None
+    for request in requests:
+        assert request._sender._done.wait(WAIT_S), "no answer"
+        assert len(request._sender._sent) == 1
+    return [request._sender._sent[0] for request in requests]
+
+
+def answer(model, *arguments, **more):
+    return answers(model, chunk(*arguments, **more))[0]
+
+
+def output(response, name):
+    assert not response.has_error(), response.error().message()
+    return pb_utils.get_output_tensor_by_name(response, name).as_numpy()
+
+
+def result(response):
+    return output(response, "RESULT")[0]
+
+
+def error(response):
+    return response.error().code(), response.error().message()
+
+
+def pcm(seconds, value=SPEECH):
+    return np.full(round(seconds * SECOND), value, np.int16)
+
+
+def meeting(seconds, seed=1):
+    classes = np.random.default_rng(seed).integers(0, 4, seconds)
+    return np.repeat(classes * SPEECH, SECOND).astype(np.int16)
+
+
+def whole(samples, profile):
+    return asyncio.run(diarize(samples, profile, [lambda span: run_block("diar_nn_g0", span)])).to_json()
+
+
+def stream_all(model, stream, samples, pieces, **more):
+    """Feed and end a stream; RESULT of the end."""
+    for index, piece in enumerate(np.array_split(samples, pieces)):
+        result(answer(model, stream, start=index == 0, PCM=piece, **more))
+    return result(answer(model, stream, end=True, **more))
+
+
+def test_end_answers_with_the_bytes_of_diarize(model, profile):
+    samples = meeting(70)
+    assert stream_all(model, 7, samples, 23) == whole(samples, profile)
+
+
+def test_live_answer_has_the_view_and_no_more(model):
+    answer(model, 7, start=True, PCM=pcm(12))
+    response = answer(model, 7, PCM=pcm(3))
+    view = json.loads(result(response))
+    assert (view["final"], view["position"]) == (False, 15.0)
+    assert view["committed"][0]["speaker"] == "SPEAKER_00"
+    assert view["committed"][-1]["end"] == pytest.approx(15.0 - view["latency"], abs=1e-3)
+    assert output(response, "RTTM")[0] == b""
+    assert output(response, "EMBEDDINGS").shape == (0, 192)
+
+
+def test_end_answers_with_rttm_and_embeddings(model):
+    response = answer(model, 7, start=True, end=True, wishes={"file_id": "x", "timings": True}, PCM=pcm(20))
+    assert output(response, "RTTM")[0].startswith(b"SPEAKER x 1 0.000 20.000 ")
+    assert output(response, "EMBEDDINGS").shape == (1, 192)
+    assert set(json.loads(result(response))["timings"]) == {"blocks", "clustering", "stitching", "total"}
+
+
+def test_streams_that_are_mixed_end_as_those_after_each_other(model, profile):
+    samples = {stream: meeting(45, seed) for seed, stream in enumerate((1, 2, "three", 4))}
+    pieces = {stream: np.array_split(samples[stream], 9) for stream in samples}
+    requests = [
+        chunk(stream, start=index == 0, token=str(stream), PCM=pieces[stream][index])
+        for index in range(9)
+        for stream in samples
+    ]
+    answers(model, *requests)
+    ends = answers(model, *(chunk(stream, end=True, token=str(stream)) for stream in samples))
+    assert [result(end) for end in ends] == [whole(samples[stream], profile) for stream in samples]
+
+
+def test_requests_of_a_stream_keep_their_order(model, profile):
+    samples = meeting(40)
+    requests = [
+        chunk(7, start=index == 0, PCM=part) for index, part in enumerate(np.array_split(samples, 40))
+    ]
+    *_, end = answers(model, *requests, chunk(7, end=True))
+    assert result(end) == whole(samples, profile)
+
+
+def test_start_with_other_options_than_known_starts_nothing(model):
+    refused = answer(model, 7, start=True, wishes={"colour": "red"}, PCM=pcm(1))
+    assert error(refused)[1].startswith("E_OPTION_UNKNOWN|got colour")
+    assert error(answer(model, 7, PCM=pcm(1)))[1].startswith("E_STREAM_UNKNOWN|no stream 7 here")
+
+
+def test_options_belong_to_the_start(model):
+    answer(model, 7, start=True, PCM=pcm(1))
+    late = answer(model, 7, wishes={"latency": 2.0}, PCM=pcm(1))
+    assert error(late) == (
+        pb_utils.TritonError.INVALID_ARG,
+        "E_OPTION_UNKNOWN|got latency, expected such options with a START only",
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        pytest.param({"PCM": pcm(1), "AUDIO": np.zeros(9, np.float32)}, "E_AUDIO_INPUTS", id="both"),
+        pytest.param({"AUDIO": np.full(9, np.nan, np.float32)}, "E_AUDIO_NONFINITE", id="nan"),
+        pytest.param({"PCM": pcm(61)}, "E_AUDIO_TOO_LONG", id="too-long-a-piece"),
+        pytest.param({"PCM": pcm(1), "token": None}, "E_OPTION_TOKEN", id="no-token"),
+        pytest.param({"PCM": pcm(1), "token": "you"}, "E_OPTION_TOKEN", id="another-token"),
+        pytest.param({"PCM": pcm(1), "wishes": {"first_sample": 99}}, "E_OPTION_POSITION", id="a-gap"),
+    ],
+)
+def test_bad_piece_is_refused_and_the_stream_goes_on(model, profile, more, word):
+    assert "final" in json.loads(result(answer(model, 7, start=True)))
+    code, message = error(answer(model, 7, **more))
+    assert (code, message.split("|")[0]) == (pb_utils.TritonError.INVALID_ARG, word)
+    answer(model, 7, PCM=pcm(20))
+    assert result(answer(model, 7, end=True)) == whole(pcm(20), profile)
+
+
+def test_stream_without_sound_ends_with_a_named_error(model):
+    answer(model, 7, start=True)
+    assert error(answer(model, 7, end=True))[1].startswith("E_AUDIO_EMPTY|")
+
+
+def test_two_callers_of_the_same_id_do_not_mix(model, profile):
+    answer(model, 7, start=True, token="me", PCM=pcm(15))
+    other = answer(model, 7, start=True, token="you", PCM=pcm(9, value=2 * SPEECH))
+    assert error(other)[1].startswith("E_OPTION_TOKEN|stream_token: the id 7 belongs to a stream with")
+    assert result(answer(model, 7, end=True, token="me")) == whole(pcm(15), profile)
+
+
+def test_start_of_the_same_caller_begins_anew(model, profile):
+    answer(model, 7, start=True, PCM=pcm(15))
+    answer(model, 7, start=True, PCM=pcm(12))
+    assert result(answer(model, 7, end=True)) == whole(pcm(12), profile)
+
+
+def test_piece_that_comes_again_counts_once(model, profile):
+    samples = meeting(40)
+    answer(model, 7, start=True, wishes={"first_sample": 0}, PCM=samples[: 30 * SECOND])
+    again = answer(model, 7, wishes={"first_sample": 20 * SECOND}, PCM=samples[20 * SECOND :])
+    assert json.loads(result(again))["position"] == 40.0
+    assert result(answer(model, 7, end=True)) == whole(samples, profile)
+
+
+def test_start_further_on_goes_on_with_what_is_there(model, profile):
+    samples = meeting(40)
+    answer(model, 7, start=True, PCM=samples[: 30 * SECOND])
+    answer(model, 7, start=True, wishes={"first_sample": 30 * SECOND}, PCM=samples[30 * SECOND :])
+    assert result(answer(model, 7, end=True)) == whole(samples, profile)
+    unknown = answer(model, 8, start=True, wishes={"first_sample": 30 * SECOND}, PCM=samples)
+    assert error(unknown)[1].startswith("E_STREAM_UNKNOWN|")
+
+
+def test_end_whose_answer_was_lost_can_be_asked_for_again(model):
+    answer(model, 7, start=True, PCM=pcm(12))
+    end = result(answer(model, 7, end=True))
+    again = {"start": True, "end": True, "wishes": {"first_sample": 12 * SECOND}}
+    assert result(answer(model, 7, **again)) == end
+    assert error(answer(model, 7, **again, token="you"))[1].startswith("E_STREAM_UNKNOWN|")
+
+
+def test_end_that_failed_can_be_asked_for_again(model, profile, triton, nets):
+    answer(model, 7, start=True, PCM=pcm(12))
+
+    def fail():
+        raise Overloaded("E_OVERLOADED_MEMORY", "try again")
+
+    triton._callees["diar_nn_g0"] = scripted_nets(profile, fail)
+    refused = answer(model, 7, end=True)
+    assert error(refused) == (pb_utils.TritonError.UNAVAILABLE, "E_OVERLOADED_MEMORY|try again")
+    triton._callees["diar_nn_g0"] = nets
+    again = {"start": True, "end": True, "wishes": {"first_sample": 12 * SECOND}}
+    assert result(answer(model, 7, **again)) == whole(pcm(12), profile)
+
+
+def test_more_streams_than_allowed_are_told_so(start_model, nets):
+    model = start_model(max_streams=2)
+    for stream in (1, 2):
+        result(answer(model, stream, start=True, PCM=pcm(1)))
+    assert error(answer(model, 3, start=True, PCM=pcm(1))) == (
+        pb_utils.TritonError.UNAVAILABLE,
+        "E_OVERLOADED_STREAMS|2 streams are open, as many as there may be; try again",
+    )
+    answer(model, 1, end=True)
+    result(answer(model, 3, start=True, PCM=pcm(1)))
+
+
+def test_abandoned_stream_is_swept_away(start_model, nets):
+    model = start_model(idle_s=1, max_streams=1)
+    answer(model, 7, start=True, PCM=pcm(12))
+    deadline = time.monotonic() + WAIT_S
+    while answer(model, 8, start=True, PCM=pcm(1)).has_error():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert error(answer(model, 7, PCM=pcm(1)))[1].startswith("E_STREAM_UNKNOWN|")
+
+
+def test_server_that_stops_begins_no_streams_and_ends_those_there_are(
+    start_model, nets, profile, tmp_path, monkeypatch
+):
+    board = Board.create(tmp_path, log_json=False)
+    monkeypatch.chdir(tmp_path)
+    model = start_model()
+    answer(model, 7, start=True, PCM=pcm(12))
+    board.drain()
+    assert error(answer(model, 8, start=True, PCM=pcm(1)))[1].startswith("E_OVERLOADED_DRAINING|")
+    assert result(answer(model, 7, end=True)) == whole(pcm(12), profile)
+    assert not board.at_work("diarize_stream")
+
+
+def test_slow_stream_does_not_hold_up_another(start_model, profile, triton):
+    scripted, slow = scripted_nets(profile), asyncio.Event()
+
+    async def answer_slowly(request):
+        span = pb_utils.get_input_tensor_by_name(request, "SPAN").as_numpy()
+        if span.max() > 0.15:  # the second local speaker
+            await slow.wait()
+        return await scripted(request)
+
+    triton._callees["diar_nn_g0"] = answer_slowly
+    model = start_model()
+    held = chunk(1, start=True, PCM=pcm(12, value=2 * SPEECH))
+    model.execute([held])
+    result(answer(model, 2, start=True, PCM=pcm(1)))
+    assert not held._sender._done.is_set()
+    model._loop._loop.call_soon_threadsafe(slow.set)
+    assert held._sender._done.wait(WAIT_S)
+
+
+def test_figures_are_kept(model, triton):
+    answer(model, 7, start=True, PCM=pcm(12))
+    answer(model, 8, start=True, PCM=pcm(12))
+    answer(model, 7, end=True)
+    figures = {name: metric.value() for (name, _), metric in triton.MetricFamily._all.items()}
+    assert figures["diar_streams_open"] == 1
+    assert figures["diar_recordings_total"] == 1
+    assert figures["diar_audio_seconds_total"] == 12
