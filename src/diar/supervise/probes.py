@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import wave
 
 import numpy as np
@@ -14,7 +13,6 @@ from diar.supervise.repository import Model
 from diar.tensors import FILE, PCM, PROBE_ID, SPAN
 
 _RECORDING = np.zeros(SAMPLE_RATE // 10, np.int16)
-_SEQUENCES = itertools.count(1)
 
 
 def probe_request(model: Model) -> Request | None:
@@ -34,7 +32,7 @@ def probe_request(model: Model) -> Request | None:
     parameters: dict[str, object] = {}
     if model.has_sequences:
         parameters = {
-            "sequence_id": next(_SEQUENCES),
+            "sequence_id": PROBE_ID,  # no caller's: a START ends what Triton has of the same id
             "sequence_start": True,
             "sequence_end": True,
             "stream_token": PROBE_ID,
