@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from planted import PlantedNets
 
+from diar.options import Options
 from diar.pipeline import diarize
 from diar.profile import load_profile
+from diar.stream_options import StreamOptions
+from diar.streaming import StreamingDiarization
 
 S = 16_000
 PROFILE = load_profile("span16")
@@ -71,3 +74,20 @@ def test_exclusive_turns_have_one_speaker_at_a_time():
 )
 def test_any_length_is_diarized(num_samples, planted):
     assert_planted(run(planted, num_samples), planted)
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["end-alone", "live-view"])
+def test_a_stream_ends_with_the_same_bytes(live):
+    nets = PlantedNets(PROFILE, CROWD)
+    samples = nets.samples(83 * S)
+
+    async def stream():
+        options = StreamOptions(live=live, options=Options())
+        stream = StreamingDiarization(PROFILE, nets.run, nets.run, options)
+        for piece in np.array_split(samples, 23):
+            await stream.take(piece)
+            if live:
+                await stream.look()
+        return await stream.finish()
+
+    assert asyncio.run(stream()).to_json() == run(CROWD, 83 * S).to_json()
