@@ -226,6 +226,12 @@ def test_end_whose_answer_was_lost_can_be_asked_for_again(model):
     assert error(answer(model, 7, **again, token="you"))[1].startswith("E_STREAM_UNKNOWN|")
 
 
+def test_stream_of_the_same_name_has_a_result_of_its_own(model, profile):
+    for seconds in (12, 15):
+        answer(model, 7, start=True, PCM=pcm(seconds))
+        assert result(answer(model, 7, end=True)) == whole(pcm(seconds), profile)
+
+
 def test_end_that_failed_can_be_asked_for_again(model, profile, triton, nets):
     answer(model, 7, start=True, PCM=pcm(12))
 

@@ -67,6 +67,7 @@ class Streams:
             )
         stream = Stream(token, options.options.timings, diarization, self._clock())
         self._streams[key] = stream
+        self._results.pop((key, token), None)
         return stream
 
     def find(self, key: StreamId, token: str) -> Stream:
@@ -84,7 +85,7 @@ class Streams:
         self._results[key, stream.token] = self._clock(), result
 
     def result(self, key: StreamId, token: str) -> Diarization | None:
-        """The result of a stream that has ended, if it is still known."""
+        """The result of a stream that has ended, if it is still known and none of its name has begun since."""
         _, result = self._results.get((key, token), (0.0, None))
         return result
 
