@@ -23,8 +23,8 @@ TRUNK_STEP_SAMPLES = 2 * FBANK_STEP_SAMPLES  # the embedding trunk halves the fr
 REFERENCE_FRAME = (2 * FBANK_STEP_SAMPLES, FBANK_FIELD_SAMPLES + FBANK_STEP_SAMPLES)
 MAX_CLASSES = 256  # a frame's class is kept in one byte
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e6)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
 Cosine = Annotated[float, msgspec.Meta(ge=-1, le=1)]
 
 
@@ -107,10 +107,10 @@ class ClusteringConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     vmax: Positive
     precut_cosine: Annotated[float, msgspec.Meta(gt=0, lt=1)]
     min_clean_s: Positive
-    lambda_: Annotated[float, msgspec.Meta(ge=0)]
-    f0: Annotated[float, msgspec.Meta(ge=0)]
-    min_cluster_s: Annotated[float, msgspec.Meta(ge=0)]
-    delta: Annotated[float, msgspec.Meta(ge=0)]
+    lambda_: Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
+    f0: Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
+    min_cluster_s: Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
+    delta: Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
 
 
 class LaneLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
