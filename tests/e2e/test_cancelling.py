@@ -23,7 +23,8 @@ def settled(grpc):
     return now
 
 
-def test_cancelled_recording_runs_no_more_than_the_blocks_in_flight(grpc):
+def test_cancelled_recording_runs_no_more_than_the_blocks_in_flight(serve, connect):
+    grpc = connect("grpc", serve("--probe-interval", 600))  # probes are blocks too
     twenty_blocks = triton.InferInput("PCM", [10 * MINUTE], "INT16")
     twenty_blocks.set_data_from_numpy(np.zeros(10 * MINUTE, np.int16))
     start, answers = settled(grpc), []
