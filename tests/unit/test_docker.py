@@ -214,7 +214,8 @@ def test_install_refuses_an_unknown_step():
     assert (done.returncode, done.stderr) == (1, "error: unknown step all\n")
 
 
-REPORT = """<testsuites><testsuite tests="4" failures="1" errors="0" skipped="2" time="3.25">
+REPORT = """<testsuites><testsuite tests="4" failures="1" errors="0" skipped="2" time="3.25"
+timestamp="2026-11-29T22:30:00.1+00:00">
 <testcase name="a"/><testcase name="b"><failure message="no"/></testcase>
 <testcase name="c"><skipped message="no GPU"/></testcase>
 <testcase name="d"><skipped message="no GPU"/></testcase>
@@ -222,9 +223,9 @@ REPORT = """<testsuites><testsuite tests="4" failures="1" errors="0" skipped="2"
 
 
 def test_outcome_is_read_from_the_report_and_written_down():
-    outcome = read_outcome("unit", REPORT)
-    assert outcome == Outcome("unit", 1, 1, {"no GPU": 2}, 3.25)
+    outcome = read_outcome("unit", "fd9f42d", REPORT)
+    assert outcome == Outcome("unit", "fd9f42d", "2026-11-29", 1, 1, {"no GPU": 2}, 3.25)
     page = markdown([outcome], {"Python": "3.10.13"})
     assert "| Python | 3.10.13 |" in page
-    assert "| unit | 1 | 1 | 2 | 3 |" in page
+    assert "| unit | 1 | 1 | 2 | 3 | fd9f42d | 2026-11-29 |" in page
     assert "- unit, 2 times: no GPU" in page

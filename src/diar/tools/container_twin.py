@@ -17,7 +17,6 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 
 GROUPS = ("unit", "golden", "serving", "e2e")
@@ -28,9 +27,11 @@ _REPORTED = ("torch", "torchaudio", "numpy", "onnx", "openvino", "nvidia-pytrito
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one group of tests. skips: how often for which reason."""
+    """What became of one group of tests. skips: how often for which reason. commit: what was tested."""
 
     group: str
+    commit: str
+    date: str
     passed: int
     failed: int
     skips: Mapping[str, int]
@@ -51,7 +52,7 @@ def read_pins(dockerfile: str) -> dict[str, str]:
     return dict(re.findall(r"^ARG (\w+)=(\S+)$", dockerfile, re.MULTILINE))
 
 
-def read_outcome(group: str, report: str) -> Outcome:
+def read_outcome(group: str, commit: str, report: str) -> Outcome:
     """What pytest's JUnit report says."""
     suite = ElementTree.fromstring(report).find("testsuite")
     if suite is None:
@@ -63,7 +64,8 @@ def read_outcome(group: str, report: str) -> Outcome:
     number = {key: int(suite.get(key, 0)) for key in ("tests", "failures", "errors", "skipped")}
     failed = number["failures"] + number["errors"]
     passed = number["tests"] - failed - number["skipped"]
-    return Outcome(group, passed, failed, skips, float(suite.get("time", 0)))
+    date = suite.get("timestamp", "")[:10]
+    return Outcome(group, commit, date, passed, failed, skips, float(suite.get("time", 0)))
 
 
 def markdown(outcomes: Sequence[Outcome], facts: Mapping[str, str]) -> str:
@@ -79,18 +81,20 @@ def markdown(outcomes: Sequence[Outcome], facts: Mapping[str, str]) -> str:
         "|---|---|",
         *(f"| {name} | {value} |" for name, value in facts.items()),
         "",
-        "| tests | passed | failed | skipped | seconds |",
-        "|---|---|---|---|---|",
-        *(
-            f"| {each.group} | {each.passed} | {each.failed} | {each.skipped} | {each.seconds:.0f} |"
-            for each in outcomes
-        ),
+        "| tests | passed | failed | skipped | seconds | commit | date |",
+        "|---|---|---|---|---|---|---|",
+        *map(_row, outcomes),
     ]
     skips = [(each.group, reason, count) for each in outcomes for reason, count in each.skips.items()]
     if skips:
         lines += ["", "Skipped:", ""]
         lines += [f"- {group}, {count} times: {reason}" for group, reason, count in skips]
     return "\n".join(lines) + "\n"
+
+
+def _row(outcome: Outcome) -> str:
+    counts = f"{outcome.passed} | {outcome.failed} | {outcome.skipped} | {outcome.seconds:.0f}"
+    return f"| {outcome.group} | {counts} | {outcome.commit} | {outcome.date} |"
 
 
 @dataclass(frozen=True)
@@ -156,14 +160,23 @@ class Twin:
         self.must_run(self.checkout / "scripts" / "export_onnx", "--profile", "span16")
         self.must_run(install, "project", self.python, torch, torchaudio, TEST_EXTRAS)
 
-    def test(self, group: str) -> Outcome:
-        """Run a group of tests."""
-        report = self.folder / f"{group}.xml"
-        report.unlink(missing_ok=True)
+    def test(self, group: str, commit: str) -> None:
+        """Run a group of tests; its report takes the place of an earlier one."""
+        for report in self.folder.glob(f"{group}.*.xml"):
+            report.unlink()
+        report = self.folder / f"{group}.{commit}.xml"
         status = self.run(self.python, "-m", "pytest", "-q", f"--junitxml={report}", f"tests/{group}")
         if not report.exists():
             sys.exit(f"error: pytest ended with status {status} and without a report")
-        return read_outcome(group, report.read_text(encoding="utf-8"))
+
+    def outcomes(self) -> list[Outcome]:
+        """Of the last run of each group that was run here."""
+        found = []
+        for group in GROUPS:
+            for report in self.folder.glob(f"{group}.*.xml"):
+                commit = report.stem.removeprefix(f"{group}.")
+                found.append(read_outcome(group, commit, report.read_text(encoding="utf-8")))
+        return found
 
     def versions(self) -> dict[str, str]:
         """Of what is installed."""
@@ -179,25 +192,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="container_twin", description=__doc__)
     parser.add_argument("--root", type=Path, default=Path(), help="the project (default: here)")
     parser.add_argument("--folder", type=Path, help="for environment and checkout (default: build/twin)")
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"default: {' '.join(GROUPS)}")
+    parser.add_argument(
+        "groups", nargs="*", metavar="GROUP", help=f"which tests to run now, of {', '.join(GROUPS)}"
+    )
     options = parser.parse_args(arguments)
     root = options.root.resolve()
     twin = Twin(root, (options.folder or root / "build" / "twin").resolve())
     commit = twin.check_out()
     twin.install()
-    outcomes = [twin.test(group) for group in options.groups or GROUPS]
+    for group in options.groups or GROUPS:
+        twin.test(group, commit)
+    outcomes = twin.outcomes()
     versions = ", ".join(f"{name} {version}" for name, version in twin.versions().items())
     facts = {
-        "date": datetime.now(timezone.utc).date().isoformat(),
-        "commit": commit,
         "Python": platform.python_version(),
         "packages": versions,
         "machine": f"{platform.machine()}, {os.cpu_count()} processors",
     }
     report = markdown(outcomes, facts)
     print(report)
-    if not options.groups:
-        (root / "docs" / "container_twin.md").write_text(report, encoding="utf-8")
+    (root / "docs" / "container_twin.md").write_text(report, encoding="utf-8")
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
