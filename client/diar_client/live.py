@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from pathlib import PurePath
 
 from rich.console import Group
@@ -77,7 +78,8 @@ async def _listen(
                 await _show(stream, pieces, display)
         if stream.num_samples == 0:
             raise InvalidAudio("E_AUDIO_EMPTY", f"{wishes.paths[0]}: no sound came")
-        return await stream.finish()
+        with display.console.status("finishing ...") if display.shows else nullcontext():
+            return await stream.finish()
 
 
 async def _source(
@@ -103,11 +105,11 @@ async def _show(stream: AsyncStream, pieces: AsyncIterator[Pcm], display: Displa
     if not display.shows:
         await _list(stream, pieces, display)
         return
-    view = LiveView()
+    view, begin = LiveView(), time.monotonic()
     with Live(console=display.console, refresh_per_second=REDRAWN_PER_S, transient=True) as screen:
         async for update in stream.updates(pieces):
             view.add(update)
-            screen.update(Group(*view.lines(display.console.width)))
+            screen.update(Group(*view.lines(display.console.width, time.monotonic() - begin)))
 
 
 async def _list(stream: AsyncStream, pieces: AsyncIterator[Pcm], display: Display) -> None:

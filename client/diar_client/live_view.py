@@ -15,6 +15,7 @@ COLUMN = SAMPLE_RATE // 2  # half a second a character
 TICK_COLUMNS = 20
 COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "red")
 FINAL, TENTATIVE = "█", "▒"
+BEHIND_S = 3.0  # more than pipes and pieces explain
 ROUNDING = SAMPLE_RATE // 500  # updates have their times to the millisecond
 
 
@@ -65,10 +66,14 @@ class LiveView:
         for turn in update.tentative:
             self._spoken.setdefault(turn.speaker, 0)
 
-    def lines(self, width: int) -> Iterator[Text]:
-        """Yield the drawing, at most ``width`` characters wide; the right edge is now."""
+    def lines(self, width: int, elapsed_s: float = 0.0) -> Iterator[Text]:
+        """Yield the drawing, at most ``width`` characters wide; the right edge is now.
+
+        elapsed_s: since the sound began. If it is much more than there is sound, the server is too slow.
+        """
         final_s, now_s = self._final_to / SAMPLE_RATE, self._now / SAMPLE_RATE
-        yield Text(f"{clock(now_s)}, final up to {clock(max(0.0, final_s))}; Ctrl-C ends it")
+        behind = f", {elapsed_s - now_s:.0f} s behind" if elapsed_s - now_s > BEHIND_S else ""
+        yield Text(f"{clock(now_s)}{behind}, final up to {clock(max(0.0, final_s))}; Ctrl-C ends it")
         labels = sorted(self._spoken)
         margin = max(map(len, labels), default=0) + 2
         columns = max(TICK_COLUMNS, width - margin - 9)

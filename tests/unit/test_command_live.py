@@ -251,6 +251,13 @@ def test_drawing_shows_final_and_tentative_turns_up_to_now():
     assert lines[3] == f"SPEAKER_01  {' ' * 6}▒▒".ljust(52) + "   0.0 s"[-8:]
 
 
+def test_drawing_says_when_the_server_is_too_slow():
+    view = LiveView()
+    view.add(update(4, [], [], 3))
+    assert next(view.lines(60, 5)).plain == "0:04, final up to 0:03; Ctrl-C ends it"
+    assert next(view.lines(60, 14)).plain == "0:04, 10 s behind, final up to 0:03; Ctrl-C ends it"
+
+
 def test_drawing_scrolls_and_stays_within_its_width():
     view = LiveView()
     for second in range(0, 3600, 10):
