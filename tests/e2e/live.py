@@ -89,7 +89,7 @@ class Wire:
         """tensors: arrays by name; int16 goes as INT16, float32 as FP32 and so on."""
         inputs = []
         for name, array in tensors.items():
-            kind = {"i2": "INT16", "f4": "FP32", "f8": "FP64"}[array.dtype.str[1:]]
+            kind = {"i2": "INT16", "f4": "FP32", "f8": "FP64", "O": "BYTES"}[array.dtype.str[1:]]
             inputs.append(self._module.InferInput(name, list(array.shape), kind))
             inputs[-1].set_data_from_numpy(array)
         wanted = [self._module.InferRequestedOutput(name) for name in outputs]

@@ -85,7 +85,7 @@ class Streams:
         self._results[key, stream.token] = self._clock(), result
 
     def result(self, key: StreamId, token: str) -> Diarization | None:
-        """The result of a stream that has ended, if it is still known and none of its name has begun since."""
+        """The result of a stream that has ended, if it is known and none of its name has begun since."""
         _, result = self._results.get((key, token), (0.0, None))
         return result
 
