@@ -27,6 +27,7 @@ from diar.profile import SAMPLE_RATE, Profile, load_profile
 from diar.result import Diarization
 from diar.tools.confidence import judge_turns, lines
 from diar.tools.der import read_rttm
+from diar.tools.live_der import LiveErrors, live_lines, live_report, live_turns
 from diar.tools.scores import FileScore, report, score_turns, summary, table
 from diar.tools.utterances import AUDIO_SUFFIXES
 
@@ -66,11 +67,15 @@ def score_file(diarize: Diarize, audio: Path, rttm: Path, *, known_count: bool =
     )
 
 
-def local_diarizer(profile: Profile, engines_dir: Path, lane: str, threads: int) -> Diarize:
-    """Diarize in this process, the networks of ``engines_dir/build`` on its CPU."""
-    runner = BlockRunner(
+def local_runner(profile: Profile, engines_dir: Path, lane: str, threads: int) -> BlockRunner:
+    """The networks of ``engines_dir/build`` on the CPU of this process."""
+    return BlockRunner(
         profile, engines_dir / "build", "cpu", segmentation_lane=lane, embedding_lane=lane, threads=threads
     )
+
+
+def local_diarizer(profile: Profile, runner: BlockRunner) -> Diarize:
+    """Diarize in this process."""
     return lambda samples, options: diarize_local(samples, profile, runner, options)
 
 
@@ -80,6 +85,13 @@ def remote_diarizer(url: str) -> Diarize:
     return lambda samples, options: client.diarize(
         samples, num_speakers=options.num_speakers, file_id=options.file_id
     )
+
+
+def score_live(profile: Profile, runner: BlockRunner, audio: Path, rttm: Path) -> LiveErrors:
+    """Play one file to the live view, as fast as it can, and compare what it showed."""
+    samples, reference = decode_file(audio).samples, read_rttm(rttm)
+    shown = live_turns(samples, profile, runner.run)
+    return {latency: score_turns(reference, turns, len(samples)) for latency, turns in shown.items()}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         "--jobs", type=int, default=1, metavar="N", help="at once; s/min then includes waiting"
     )
     local = parser.add_argument_group("in this process")
+    local.add_argument("--live", action="store_true", help="DER of the live view as well, by latency")
     local.add_argument("--profile", default="pyannote_campplus", help="name, or path of a .toml file")
     local.add_argument("--engines-dir", type=Path, default=Path("engines"), metavar="DIR")
     local.add_argument("--lane", default="auto", help="auto, exact or openvino, for both networks")
@@ -106,18 +119,22 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     options = _parser().parse_args(arguments)
+    live: list[LiveErrors] = []
     try:
         pairs = find_pairs(options.folder)
         if options.url:
+            if options.live:
+                raise SetupError("E_ARGUMENTS", "--live runs in this process, not with --url")
             diarize, jobs = remote_diarizer(options.url), options.jobs
         else:
             profile = load_profile(options.profile)
-            diarize = local_diarizer(profile, options.engines_dir.resolve(), options.lane, options.threads)
-            jobs = 1
+            runner = local_runner(profile, options.engines_dir.resolve(), options.lane, options.threads)
+            diarize, jobs = local_diarizer(profile, runner), 1
+            live = [score_live(profile, runner, *pair) for pair in pairs] if options.live else []
         one_file = partial(score_file, diarize, known_count=options.known_count)
         with ThreadPoolExecutor(jobs) as pool:
             scores = list(pool.map(one_file, *zip(*pairs, strict=True)))
-        document = report(scores)
+        document = report(scores) | ({"live": live_report(live)} if live else {})
         if options.json:
             options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except DiarError as err:
@@ -129,6 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=100, highlight=False)
     console.print(table(document))
     for line in summary(document):
+        console.print(line, soft_wrap=True)
+    for line in live_lines(document["live"], document["pooled"]["der"]) if live else ():
         console.print(line, soft_wrap=True)
     if options.confidence:
         for line in lines([turn for score in scores for turn in score.judged]):

@@ -61,7 +61,7 @@ def report(scores: Sequence[FileScore]) -> dict[str, Any]:
                 "duration": round(score.duration_s, 3),
                 "speakers": {"reference": score.reference_speakers, "found": score.found_speakers},
                 "seconds_per_minute": round(60 * score.seconds / score.duration_s, 3),
-                "der": [_errors_document(*row) for row in zip(COLLARS_PER_SIDE_S, score.errors, strict=True)],
+                "der": [errors_document(*row) for row in zip(COLLARS_PER_SIDE_S, score.errors, strict=True)],
             }
             for score in scores
         ],
@@ -73,7 +73,7 @@ def report(scores: Sequence[FileScore]) -> dict[str, Any]:
             },
             "seconds_per_minute": round(sum(score.seconds for score in scores) / minutes, 3),
             "der": [
-                _errors_document(collar, total)
+                errors_document(collar, total)
                 | {"interval": [round(x, 5) for x in der_interval([score.errors[i] for score in scores])]}
                 for i, (collar, total) in enumerate(zip(COLLARS_PER_SIDE_S, pooled, strict=True))
             ],
@@ -81,7 +81,9 @@ def report(scores: Sequence[FileScore]) -> dict[str, Any]:
     }
 
 
-def _errors_document(collar_per_side_s: float, errors: Errors) -> dict[str, Any]:
+def errors_document(collar_per_side_s: float, errors: Errors) -> dict[str, Any]:
+    """Errors at one collar, as shares of the reference's speech; None where there is none of it."""
+
     def share(seconds: float) -> float | None:
         return round(seconds / errors.reference_s, 5) if errors.reference_s else None
 
