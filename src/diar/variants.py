@@ -2,7 +2,8 @@
 
 Nothing that is committed is ever edited. A copy differs from it in what follows from the variant alone:
 names, GPUs and kinds of the ``diar_nn`` models, ``nn_models``, ``profile``, ``threads``, sizes, the output
-dims of ``diar_nn``, and ``engines_dir``, which is relative to the repository's folder.
+dims of ``diar_nn``, the number of live recordings, and ``engines_dir``, which is relative to the repository's
+folder.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from diar.tensors import EMBEDDINGS, LOGITS, PURE_EMBEDDINGS, SPEECH, nn_model
 
 Files = Mapping[Path, bytes]  # by their path in the repository
 
+MAX_STREAMS = "max_streams"
+SEQUENCES_PER_STREAM = 8  # so that the model's limit comes before Triton's: refused STARTs stay sequences
+
 _FIRST = nn_model(0)
 _FLOAT_BYTES = 4
 _MIB = 1 << 20
@@ -37,18 +41,21 @@ class Variant:
     """What a copy is for.
 
     models: number of ``diar_nn`` models. replicas: they share the CPU, instead of having a GPU each.
-    profile: name, or path of a .toml file; None leaves that of the repository.
+    profile: name, or path of a .toml file; None leaves that of the repository. streams: live recordings at
+    once; None leaves the number as it is.
     """
 
     models: int = 1
     replicas: bool = False
     profile: str | None = None
+    streams: int | None = None
 
     @property
     def folder(self) -> str:
         """Name of its folder under ``engines/build/repository``: a server does not change another's files."""
         profile = load_profile(self.profile).name if self.profile else "default"
-        return f"{profile}_{'replicas' if self.replicas else 'gpus'}{self.models}"
+        streams = f"_streams{self.streams}" if self.streams else ""
+        return f"{profile}_{'replicas' if self.replicas else 'gpus'}{self.models}{streams}"
 
 
 def engines_folder(source: Path) -> Path:
@@ -191,6 +198,12 @@ def _vary(config: Any, parameters: Mapping[str, str], profile: Profile, variant:
         memory = config.parameters["shm_default_bytes"]
         needed = recording_memory(profile, variant.models)
         memory.string_value = str(max(needed, int(memory.string_value or 0)))
+    if variant.streams and MAX_STREAMS in config.parameters:
+        config.parameters[MAX_STREAMS].string_value = str(variant.streams)
+        oldest = config.sequence_batching.oldest
+        oldest.max_candidate_sequences = max(
+            oldest.max_candidate_sequences, SEQUENCES_PER_STREAM * variant.streams
+        )
 
 
 def _vary_nets(config: Any, index: int, profile: Profile, variant: Variant) -> None:

@@ -251,3 +251,28 @@ def test_auto_without_a_gpu_is_one_line(nvidia_smi, text):
 
 def test_without_options_the_committed_repository_is_served(repository):
     assert add_gpus.prepare_repository(repository, None, None, None) == repository
+
+
+def test_more_streams_change_their_model_alone(make, repository):
+    out = make(streams=200)
+    assert out.name == "default_gpus1_streams200"
+    for file in CONFIGS:
+        streams = config(out / "diarize_stream" / file)
+        assert streams.parameters["max_streams"].string_value == "200"
+        assert streams.sequence_batching.oldest.max_candidate_sequences == 1600
+        committed = config(repository / "diarize_stream" / file)
+        assert changed(committed, streams) - MAY_DIFFER == {
+            "parameters.max_streams",
+            "sequence_batching.oldest.max_candidate_sequences",
+        }
+        assert changed(config(repository / "diarize" / file), config(out / "diarize" / file)) <= MAY_DIFFER
+
+
+def test_fewer_streams_leave_room_for_sequences(make):
+    oldest = config(make(streams=2) / "diarize_stream" / CONFIGS[0]).sequence_batching.oldest
+    assert oldest.max_candidate_sequences == 1024
+
+
+def test_no_streams_are_none(repository):
+    with pytest.raises(SetupError, match="got 0 streams, expected at least 1"):
+        add_gpus.make_variant(None, None, None, 0)

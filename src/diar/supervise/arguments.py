@@ -47,6 +47,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="R",
         help="serve with R processes for the networks, which share the CPU",
     )
+    add("--streams", type=int, metavar="N", help="live recordings at once (default: the repository's, 32)")
     add("--profile", help="name, or path of a .toml file (default: the repository's)")
     add("--api-key-file", type=Path, metavar="FILE", help="inference only with the key in this file")
     for name, (_, text) in _TLS.items():

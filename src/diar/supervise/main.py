@@ -83,7 +83,11 @@ def prepare(options: argparse.Namespace, folder: Path) -> Launch:
     device = "cpu" if options.replicas else "gpu" if options.gpus else options.device
     config_name = None if device == "gpu" or (not device and has_gpu()) else "cpu"
     repository = prepare_repository(
-        options.model_repository.resolve(), options.gpus, options.replicas, options.profile
+        options.model_repository.resolve(),
+        options.gpus,
+        options.replicas,
+        options.profile,
+        options.streams,
     )
     models = read_models(repository, config_name)
     files = find_server()

@@ -16,6 +16,7 @@ from diar.profile import SAMPLE_RATE, Profile, load_profile
 from diar.supervise.launch import Addresses
 from diar.supervise.repository import Model
 
+_MAX_STREAMS, _MAX_FILE = "max_streams", "max_file_bytes"
 PCM_BYTES = 2  # of one sample as clients send it
 SHORT_S = 300  # a server that cannot take recordings of five minutes is of no use
 _MIB = 1 << 20
@@ -96,19 +97,27 @@ def read_api_key(file: Path) -> str:
 def shared_memory(models: Sequence[Model], recording_s: int) -> int:
     """Bytes of /dev/shm that these models come to use if every instance gets recordings of ``recording_s``.
 
-    Every instance starts with the default size; one that takes whole recordings grows by the recording as
-    PCM, half of that again for pieces that do not fit, and a step. AUDIO takes twice as much. Regions never
+    Every instance starts with the default size; one that takes whole recordings grows by the largest request,
+    half of that again for pieces that do not fit, and a step. AUDIO takes twice as much as PCM. Regions never
     shrink.
     """
     default = max(model.number("shm_default_bytes") for model in models)
     growth = max(model.number("shm_growth_bytes") for model in models)
-    recordings = [
-        model.instances
-        * (min(recording_s, model.number("max_recording_s")) * SAMPLE_RATE * PCM_BYTES * 3 // 2 + growth)
+    requests = [
+        model.instances * (_request_bytes(model, recording_s) * 3 // 2 + growth)
         for model in models
-        if _takes_recordings(model)
+        if _takes_recordings(model) or _MAX_STREAMS in model.parameters
     ]
-    return default * sum(model.instances for model in models) + sum(recordings)
+    return default * sum(model.instances for model in models) + sum(requests)
+
+
+def _request_bytes(model: Model, recording_s: int) -> int:
+    """What a model has of its callers at once: a recording as PCM, an encoded file, or a piece a stream."""
+    if _MAX_STREAMS in model.parameters:
+        piece_s = min(recording_s, model.number("max_chunk_s"))
+        return model.number(_MAX_STREAMS) * piece_s * SAMPLE_RATE * PCM_BYTES
+    pcm = min(recording_s, model.number("max_recording_s")) * SAMPLE_RATE * PCM_BYTES
+    return min(pcm, model.number(_MAX_FILE)) if _MAX_FILE in model.parameters else pcm
 
 
 def check_shared_memory(models: Sequence[Model], folder: Path) -> str:

@@ -1,7 +1,7 @@
-"""Write a copy of the model repository for several GPUs, for replicas on the CPU, or for another profile.
+"""Write a copy of the model repository: for several GPUs, replicas on the CPU, another profile, more streams.
 
-The committed repository stays as it is. scripts/serve --gpus, --replicas and --profile do the same and serve
-the copy. A second run changes nothing; --check says what a run would change.
+The committed repository stays as it is. scripts/serve does the same for the same options and serves the copy.
+A second run changes nothing; --check says what a run would change.
 """
 
 from __future__ import annotations
@@ -38,20 +38,24 @@ def gpu_count(text: str) -> int:
     return count
 
 
-def prepare_repository(source: Path, gpus: str | None, replicas: int | None, profile: str | None) -> Path:
+def prepare_repository(
+    source: Path, gpus: str | None, replicas: int | None, profile: str | None, streams: int | None = None
+) -> Path:
     """What ``scripts/serve`` serves with these options: ``source`` without any, else its written copy.
 
     gpus: as typed. Raises SetupError: E_GPU, E_COUNT, E_PROFILE, E_REPOSITORY, E_FILES.
     """
-    if not gpus and not replicas and not profile:
+    if not gpus and not replicas and not profile and streams is None:
         return source
-    variant = make_variant(gpus, replicas, profile)
+    variant = make_variant(gpus, replicas, profile, streams)
     out = engines_folder(source) / "repository" / variant.folder
     write_repository(variant_files(source, variant, out), out)
     return out
 
 
-def make_variant(gpus: str | None, replicas: int | None, profile: str | None) -> Variant:
+def make_variant(
+    gpus: str | None, replicas: int | None, profile: str | None, streams: int | None = None
+) -> Variant:
     """The variant of these options; SetupError (E_COUNT) for counts that are none."""
     try:
         models = replicas if replicas is not None else gpu_count(gpus or "1")
@@ -59,7 +63,9 @@ def make_variant(gpus: str | None, replicas: int | None, profile: str | None) ->
         raise SetupError("E_COUNT", f"got {gpus!r} GPUs, expected a number or auto") from None
     if models < 1:
         raise SetupError("E_COUNT", f"got {models} replicas, expected at least 1")
-    return Variant(models, replicas is not None, profile)
+    if streams is not None and streams < 1:
+        raise SetupError("E_COUNT", f"got {streams} streams, expected at least 1")
+    return Variant(models, replicas is not None, profile, streams)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,13 +76,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     count.add_argument("--auto", action="store_true", help="one for each GPU here")
     count.add_argument("--replicas", type=int, metavar="R", help="R diar_nn models that share the CPU")
     parser.add_argument("--profile", help="name, or path of a .toml file; default: the repository's")
+    parser.add_argument("--streams", type=int, metavar="N", help="N live recordings at once")
     parser.add_argument("--model-repository", type=Path, default=Path("model_repository"), metavar="DIR")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: where scripts/serve puts it")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a run would")
     options = parser.parse_args(arguments)
     try:
         source = options.model_repository.resolve()
-        variant = make_variant("auto" if options.auto else options.gpus, options.replicas, options.profile)
+        gpus = "auto" if options.auto else options.gpus
+        variant = make_variant(gpus, options.replicas, options.profile, options.streams)
         out = (options.out or engines_folder(source) / "repository" / variant.folder).resolve()
         files = variant_files(source, variant, out)
         if options.check:
