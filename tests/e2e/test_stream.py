@@ -1,5 +1,6 @@
 """Live recordings on a real server: with scripted networks for everything but the sound itself."""
 
+import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,8 @@ from live import start_and_wait
 from scripted_repository import edit, scripted_repository
 from streams import LiveWire, new_id, random_pieces
 from tritonclient.utils import InferenceServerException
+
+from diar.tools.real_time_streams import Listening, holds, play_many
 
 SECOND = 16_000
 PROTOCOLS = ["http", "grpc", "grpc-stream"]
@@ -231,6 +234,14 @@ def test_stream_whose_stub_dies_is_lost_with_a_clear_error(scripted, wire, whole
 
     seconds_until(is_back, 30)
     assert "must specify the START flag" in wire.refusal(stream, samples)
+
+
+def test_script_measures_streams_in_real_time(scripted, capsys):
+    how = Listening(seconds=2, step=0.5, latency=1)
+    url = f"grpc://127.0.0.1:{scripted.ports[1]}"
+    assert len(asyncio.run(play_many(url, meeting(0.1), how, 3))) == 12
+    assert not holds(url, meeting(0.1), how, 5.0, 9)  # there is room for 8
+    assert "E_OVERLOADED_STREAMS" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", EACH)
