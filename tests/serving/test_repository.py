@@ -7,7 +7,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from diar.supervise.repository import read_models
 from diar.tensors import BLOCK_OUTPUTS, RECORDING_OUTPUTS
 
-MODELS = ["diar_nn_g0", "diarize"]
+MODELS = ["diar_nn_g0", "diarize", "diarize_events", "diarize_file", "diarize_stream"]
 
 
 def config(repository, model, file="config.pbtxt"):
@@ -53,6 +53,21 @@ def test_only_models_with_several_instances_have_a_queue_policy(repository):
         served = config(repository, model)
         count = sum(group.count for group in served.instance_group)
         assert served.HasField("dynamic_batching") == (count >= 2), model
+
+
+def test_rttm_is_the_last_output_of_a_file(repository):
+    outputs = [output.name for output in config(repository, "diarize_file").output]
+    assert sorted(outputs) == sorted(RECORDING_OUTPUTS)
+    assert outputs[-1] == "RTTM"
+    assert len(config(repository, "diarize_file").input) == 1  # so that a file can be a whole body
+
+
+def test_the_limit_of_streams_comes_before_triton_lets_them_wait(repository):
+    streams = config(repository, "diarize_stream")
+    limit = int(streams.parameters["max_streams"].string_value)
+    assert streams.sequence_batching.oldest.max_candidate_sequences >= 8 * limit
+    idle_us = streams.sequence_batching.max_sequence_idle_microseconds
+    assert int(streams.parameters["idle_s"].string_value) * 1_000_000 > idle_us
 
 
 def test_memory_at_the_start_holds_the_blocks_in_flight(repository, profile):

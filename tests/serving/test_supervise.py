@@ -123,6 +123,14 @@ def test_needed_memory_grows_with_instances_and_recording_length():
     assert shared_memory([nets, recordings], 3600) == 3 * 4 * MIB + 2 * one_minute  # no longer one is taken
 
 
+def test_needed_memory_counts_files_and_pieces_of_streams():
+    memory = {"shm_default_bytes": str(MIB), "shm_growth_bytes": str(MIB)}
+    files = Model("diarize_file", 2, {**memory, "max_recording_s": "3600", "max_file_bytes": str(8 * MIB)})
+    streams = Model("diarize_stream", 1, {**memory, "max_streams": "10", "max_chunk_s": "60"})
+    assert shared_memory([files], 3600) == 2 * (MIB + 8 * MIB * 3 // 2 + MIB)
+    assert shared_memory([streams], 3600) == MIB + 10 * 60 * 16_000 * 2 * 3 // 2 + MIB
+
+
 def test_too_little_memory_for_the_longest_recordings_is_a_warning(tmp_path):
     memory = {"shm_default_bytes": "1", "shm_growth_bytes": "1", "max_recording_s": str(10**9)}
     warning = check_shared_memory([Model("diarize", 2, memory)], tmp_path)

@@ -11,8 +11,8 @@ from scripted import ScriptedRunner
 
 from diar.errors import InvalidAudio, NetsUnavailable
 from diar.options import Options
-from diar.pipeline import diarize
-from diar.spans import plan_blocks
+from diar.pipeline import BlockResult, Recording, diarize
+from diar.spans import iter_blocks, plan_blocks
 from diar.stream_options import StreamOptions
 from diar.streaming import AudioTail, BlockFeed, StreamingDiarization
 
@@ -216,6 +216,24 @@ def test_audio_of_a_long_stream_is_not_kept(profile):
     tail = asyncio.run(run())
     assert tail.end == 1200 * SECOND
     assert tail._buffer.nbytes <= 4 * 4 * 90 * SECOND  # 90 s are needed at most, a buffer grows by halves
+
+
+def test_an_hour_of_two_speakers_at_a_time_takes_at_most_twelve_megabytes(profile):
+    geometry, recording = profile.geometry, Recording(profile)
+    for block in iter_blocks(3600, geometry):
+        n = block.num_windows
+        logits = np.zeros((n, geometry.frames, geometry.num_classes), np.float32)
+        logits[:, :, 4] = 1.0  # both of the first two local speakers
+        vectors = np.ones((n, geometry.local_speakers, profile.embedding.dim), np.float32)
+        pure = np.zeros_like(vectors)
+        pure[:: profile.pure_step(n)] = 1.0
+        recording.add(block, BlockResult(logits, vectors, np.ones((n, 3), np.float32), pure, ("a", "a")))
+    kept = [*recording._classes.values()]
+    for rows in recording._rows.values():
+        kept += vars(rows).values()
+    assert 9e6 < sum(array.nbytes for array in kept) <= 12e6
+    owners = [array if array.base is None else array.base for array in kept]
+    assert sum({id(owner): owner.nbytes for owner in owners}.values()) <= 12e6  # no view of a block's arrays
 
 
 def test_tail_gives_what_was_put_in():
