@@ -17,21 +17,28 @@ GRPC_KEY_NAME = f"triton-grpc-protocol-{KEY_NAME}"  # Triton looks for a restric
 class Access:
     """api_key: sent with every request. ca: PEM file of the authorities that vouch for the server.
 
-    Without ca, those that the system trusts (with gRPC: those that come with it). Raises SetupError for a
-    key that cannot be sent, or a file that cannot be read.
+    Without ca, those that the system trusts (with gRPC: those that come with it). certificate: PEM file of
+    the caller's own certificate and private key, for servers that want one. Raises SetupError for a key that
+    cannot be sent, or a file that cannot be read.
     """
 
     api_key: str | None = field(default=None, repr=False)
     ca: str | os.PathLike[str] | None = None
+    certificate: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        """Check both."""
+        """Check all of them."""
         if self.api_key is not None and not (
             self.api_key and self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key
         ):
             raise SetupError("E_SETUP_KEY", "the API key: expected printable ASCII characters without blanks")
-        if self.ca is not None:
+        if self.needs_tls:
             self.ssl_context()
+
+    @property
+    def needs_tls(self) -> bool:
+        """Whether it makes sense over an encrypted connection only."""
+        return self.ca is not None or self.certificate is not None
 
     def http_headers(self) -> dict[str, str]:
         """Headers of every HTTP request."""
@@ -44,9 +51,16 @@ class Access:
     def ssl_context(self) -> ssl.SSLContext:
         """For HTTPS."""
         try:
-            return ssl.create_default_context(cafile=self.ca)
+            context = ssl.create_default_context(cafile=self.ca)
         except OSError as err:
             raise SetupError("E_SETUP_CA", f"{self.ca}: no PEM file of certificates: {err}") from None
+        if self.certificate is not None:
+            try:
+                context.load_cert_chain(self.certificate)
+            except OSError as err:
+                text = f"{self.certificate}: no PEM file of a certificate and its key: {err}"
+                raise SetupError("E_SETUP_CERTIFICATE", text) from None
+        return context
 
 
 def read_key_file(path: str) -> str:

@@ -43,10 +43,13 @@ class AsyncDiarizationClient(AsyncSession):
         *,
         api_key: str | None = None,
         ca: str | os.PathLike[str] | None = None,
+        certificate: str | os.PathLike[str] | None = None,
         timeout_s: float | None = 3600.0,
         patience: Patience = PATIENT,
     ) -> None:
-        super().__init__(url, api_key=api_key, ca=ca, timeout_s=timeout_s, patience=patience)
+        super().__init__(
+            url, api_key=api_key, ca=ca, certificate=certificate, timeout_s=timeout_s, patience=patience
+        )
         self._served: Served | None = None
         self._reports: bool | None = None
 

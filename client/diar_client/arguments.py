@@ -66,7 +66,7 @@ def parse_enroll(arguments: Sequence[str]) -> argparse.Namespace:
         "--speakers", default=DEFAULT_VOICES, metavar="DIR", help="folder of the voice files (%(default)s)"
     )
     parser.add_argument(
-        "--num", "--num-speakers", dest="num_speakers", type=int, choices=(1,), help=argparse.SUPPRESS
+        "--num", "--num-speakers", dest="num_speakers", type=int, choices=(1,), help="whatever it sounds like"
     )
     parser.add_argument("--channel", type=int, metavar="N", help="take this one, from 0 (default: average)")
     _add_server(parser)
@@ -104,10 +104,11 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="urls",
         metavar="URL",
-        help=f"({DEFAULT_URL}) also http://, grpcs://, https://; may be repeated",
+        help=f"({DEFAULT_URL}) also http://, grpcs://, https://; repeatable",
     )
     group.add_argument("--api-key-file", metavar="FILE", help="file that holds the server's API key")
     group.add_argument("--ca", metavar="FILE", help="PEM file of the authority behind the certificate")
+    group.add_argument("--cert", metavar="FILE", help="PEM file of your own certificate and its key")
     group.add_argument(
         "--timeout",
         type=float,

@@ -25,10 +25,13 @@ class _AsyncBlockClient(AsyncSession):
         url: str,
         api_key: str | None,
         ca: str | os.PathLike[str] | None,
+        certificate: str | os.PathLike[str] | None,
         timeout_s: float | None,
         patience: Patience,
     ) -> None:
-        super().__init__(url, api_key=api_key, ca=ca, timeout_s=timeout_s, patience=patience)
+        super().__init__(
+            url, api_key=api_key, ca=ca, certificate=certificate, timeout_s=timeout_s, patience=patience
+        )
         self._wanted = model
         self.found: tuple[str, Profile] | None = None
 
@@ -62,10 +65,11 @@ class BlockClient(Session[_AsyncBlockClient]):
         model: str | None = None,
         api_key: str | None = None,
         ca: str | os.PathLike[str] | None = None,
+        certificate: str | os.PathLike[str] | None = None,
         timeout_s: float | None = 600.0,
         patience: Patience = PATIENT,
     ) -> None:
-        super().__init__(_AsyncBlockClient(model, url, api_key, ca, timeout_s, patience))
+        super().__init__(_AsyncBlockClient(model, url, api_key, ca, certificate, timeout_s, patience))
 
     @property
     def profile(self) -> Profile:

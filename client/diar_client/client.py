@@ -30,11 +30,14 @@ class DiarizationClient(Session[AsyncDiarizationClient]):
         *,
         api_key: str | None = None,
         ca: str | os.PathLike[str] | None = None,
+        certificate: str | os.PathLike[str] | None = None,
         timeout_s: float | None = 3600.0,
         patience: Patience = PATIENT,
     ) -> None:
         super().__init__(
-            AsyncDiarizationClient(url, api_key=api_key, ca=ca, timeout_s=timeout_s, patience=patience)
+            AsyncDiarizationClient(
+                url, api_key=api_key, ca=ca, certificate=certificate, timeout_s=timeout_s, patience=patience
+            )
         )
 
     def diarize(

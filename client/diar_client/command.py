@@ -75,7 +75,8 @@ def _servers(wishes: argparse.Namespace, display: Display) -> Servers:
 
 def _clients(wishes: argparse.Namespace) -> list[AsyncDiarizationClient]:
     api_key = read_key_file(wishes.api_key_file) if wishes.api_key_file else None
-    return [AsyncDiarizationClient(url, api_key=api_key, ca=wishes.ca) for url in wishes.urls]
+    access = {"api_key": api_key, "ca": wishes.ca, "certificate": wishes.cert}
+    return [AsyncDiarizationClient(url, **access) for url in wishes.urls]
 
 
 def _outputs(wishes: argparse.Namespace) -> list[Output]:

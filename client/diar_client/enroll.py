@@ -47,7 +47,9 @@ async def _hear(wishes: argparse.Namespace, servers: Servers, display: Display) 
                     for note in decoded.notes:
                         display.warn(note, path)
                     line.stage("listening")
-                    result = await servers.diarize(decoded.samples, num_speakers=wishes.num_speakers)
+                    result = await servers.diarize(
+                        decoded.samples, num_speakers=wishes.num_speakers, timeout_s=wishes.timeout
+                    )
                 check_alone(path, result)
                 results.append(result)
     return results

@@ -62,7 +62,12 @@ class GrpcConnection:
         self.url = url
         self._metadata = access.grpc_metadata()
         self._client = InferenceServerClient(
-            address, ssl=secure, root_certificates=access.ca, channel_args=CHANNEL
+            address,
+            ssl=secure,
+            root_certificates=access.ca,
+            private_key=access.certificate,  # the file has both
+            certificate_chain=access.certificate,
+            channel_args=CHANNEL,
         )
 
     async def infer(

@@ -22,7 +22,8 @@ class AsyncSession:
 
     url: ``grpc://host[:port]`` or ``http://host[:port]``, with TLS ``grpcs://`` or ``https://``. api_key:
     sent with every request. ca: PEM file of the authority that vouches for the server, if it is not a public
-    one. timeout_s: of each call, retries included; None waits for ever.
+    one. certificate: PEM file of the caller's own certificate and key, if the server wants one. timeout_s: of
+    each call, retries included; None waits for ever.
 
     Raises SetupError for a URL, a key or a file that is none. Nothing is sent yet.
     """
@@ -33,14 +34,18 @@ class AsyncSession:
         *,
         api_key: str | None,
         ca: str | os.PathLike[str] | None,
+        certificate: str | os.PathLike[str] | None,
         timeout_s: float | None,
         patience: Patience,
     ) -> None:
         scheme, _ = split_url(url)
-        if ca is not None and not scheme.endswith("s"):
-            raise SetupError("E_SETUP_CA", f"{url} is not encrypted: expected grpcs:// or https:// with a ca")
+        self._access = Access(api_key, ca, certificate)
+        if self._access.needs_tls and not scheme.endswith("s"):
+            raise SetupError(
+                "E_SETUP_CA",
+                f"{url} is not encrypted: expected grpcs:// or https:// with a ca or certificate",
+            )
         self.url = url
-        self._access = Access(api_key, ca)
         self._timeout_s = timeout_s
         self._patience = patience
         self._made: Connection | None = None

@@ -76,16 +76,17 @@ class StandIn:
             raise Refusal("NOT_FOUND", f"Request for unknown model: '{call.model}' is not found")
         return self.models[call.model](call)
 
-    def serve_grpc(self, certificate=None):
+    def serve_grpc(self, certificate=None, authority=None):
         """Start gRPC on a free port; returns (url, function that stops it).
 
-        certificate: (key, chain) in PEM, for TLS.
+        certificate: (key, chain) in PEM, for TLS. authority: who must have signed the callers', in PEM.
         """
         pool = futures.ThreadPoolExecutor(16)
         server = grpc.server(pool, options=[("grpc.max_receive_message_length", -1)])
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Servicer(self), server)
         if certificate:
-            port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([certificate]))
+            credentials = grpc.ssl_server_credentials([certificate], authority, authority is not None)
+            port = server.add_secure_port("127.0.0.1:0", credentials)
         else:
             port = server.add_insecure_port("127.0.0.1:0")
         server.start()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import trustme
-from diar_client import DiarizationClient, Patience, ServerRefused
+from diar_client import DiarizationClient, Patience, ServerRefused, ServerUnreachable
 from diar_client.access import Access, read_key_file
 from scripted_server import scripted_server
 
@@ -98,6 +98,27 @@ def test_other_certificate_is_not_trusted(secure_url):
         client.diarize(SECOND)
 
 
+@pytest.mark.parametrize("protocol", ["grpcs", "https"])
+def test_server_that_wants_a_certificate_gets_one(server, authority, ca, tmp_path, protocol):
+    server.api_key = None
+    own = authority.issue_cert("127.0.0.1")
+    own.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "own.pem"))
+    if protocol == "grpcs":
+        key, chain = own.private_key_pem.bytes(), own.cert_chain_pems[0].bytes()
+        url, stop = server.serve_grpc((key, chain), authority.cert_pem.bytes())
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        own.configure_cert(context)
+        authority.configure_trust(context)
+        context.verify_mode = ssl.CERT_REQUIRED
+        url, stop = server.serve_http(context)
+    with DiarizationClient(url, ca=ca, certificate=tmp_path / "own.pem", patience=IMPATIENT) as client:
+        assert client.diarize(SECOND).num_samples == 16_000
+    with DiarizationClient(url, ca=ca, patience=IMPATIENT) as client, pytest.raises(ServerUnreachable):
+        client.diarize(SECOND)
+    stop()
+
+
 def test_ca_without_encryption_is_refused(ca):
     with pytest.raises(SetupError, match="not encrypted"):
         DiarizationClient("grpc://127.0.0.1", ca=ca)
@@ -107,3 +128,5 @@ def test_file_without_certificates_is_refused(tmp_path):
     (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(SetupError, match="E_SETUP_CA"):
         DiarizationClient("grpcs://127.0.0.1", ca=tmp_path / "ca.pem")
+    with pytest.raises(SetupError, match="E_SETUP_CERTIFICATE"):
+        DiarizationClient("grpcs://127.0.0.1", certificate=tmp_path / "ca.pem")
