@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from diar.errors import InvalidOption
@@ -65,17 +66,32 @@ class AsyncDiarizationClient(AsyncSession):
         channel: int | None = None,
         mode: Mode = "auto",
         progress: Progress | None = None,
-        timeout_s: float | None = None,
     ) -> Diarization:
         """See ``DiarizationClient.diarize``. progress is called in this event loop."""
+        options = _options(audio, file_id, num_speakers, min_speakers, max_speakers, timings)
+        return await self.diarize_loaded(
+            lambda: _load(audio, channel), options, mode, progress, lambda num_samples: self._timeout_s
+        )
+
+    async def diarize_loaded(
+        self,
+        load: Callable[[], Awaitable[Samples]],
+        options: Options,
+        mode: Mode,
+        progress: Progress | None,
+        timeout_s: Callable[[int], float | None],
+    ) -> Diarization:
+        """``diarize`` what ``load`` gives; block mode gives the samples up before it clusters.
+
+        timeout_s: for so many samples.
+        """
         if mode not in MODES:
             raise InvalidOption("E_OPTION_MODE", f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
-        options = _options(audio, file_id, num_speakers, min_speakers, max_speakers, timings)
-        samples = await _load(audio, channel)
-        deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
+        samples = await load()
+        deadline = Deadline(timeout_s(len(samples)))
         if await self._in_blocks(mode, len(samples)):
             run = AsyncBlockRun(self._connection, samples, options, lambda: deadline, self._patience)
-            del samples  # the run gives them up when it can
+            del samples
             return await _finish(run, progress)
         report = progress if progress and await self._can_report() else None
         return await persist(

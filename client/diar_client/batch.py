@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from diar.errors import Cancelled, SetupError
-from diar.profile import SAMPLE_RATE
+from diar.options import Options
 from diar.result import Diarization
+from diar.spans import Samples
 from diar_client import exit_codes
 from diar_client.decode import decode_file
-from diar_client.display import Display
+from diar_client.display import Display, RecordingLine
 from diar_client.failures import ServerRefused, ServerUnreachable
 from diar_client.inputs import Recording
 from diar_client.interrupt import cancel_on_interrupt
@@ -23,7 +24,6 @@ from diar_client.servers import Servers
 from diar_client.voices import Voice, check_voices, name_speakers
 
 JOBS_PER_SERVER = 2
-LEAST_TIMEOUT_S = 3600.0
 ENDS_ALL = (ServerUnreachable, ServerRefused, SetupError)  # what no other recording would fare better with
 MOST_NAMED = 10
 
@@ -97,33 +97,34 @@ class Batch:
 
     async def _diarize(self, recording: Recording, servers: Servers, stopped: threading.Event) -> Diarization:
         wishes, path = self.wishes, recording.path
+        options = Options(
+            wishes.num_speakers,
+            wishes.min_speakers,
+            wishes.max_speakers,
+            wishes.file_id if wishes.file_id is not None else recording_name(path),
+            wishes.timings,
+        )
         with self.display.recording(recording.output.name) as line:
-            line.stage("reading")
-            decoded = await asyncio.to_thread(
-                decode_file, path, channel=wishes.channel, watch=lambda num_samples: _check(stopped)
+            result = await servers.diarize(
+                lambda: self._load(path, line, stopped),
+                options,
+                wishes.mode,
+                line.blocks if self.display.shows else None,
+                wishes.timeout,
             )
-            samples, notes = decoded.samples, decoded.notes
-            del decoded  # block mode gives the samples up before it clusters
-            for note in notes:
-                self.display.warn(note, path)
-            line.stage("diarizing")
-            timeout_s = wishes.timeout or max(LEAST_TIMEOUT_S, len(samples) / SAMPLE_RATE)
-            work = servers.diarize(
-                samples,
-                num_speakers=wishes.num_speakers,
-                min_speakers=wishes.min_speakers,
-                max_speakers=wishes.max_speakers,
-                file_id=wishes.file_id if wishes.file_id is not None else recording_name(path),
-                timings=wishes.timings,
-                mode=wishes.mode,
-                progress=line.blocks if self.display.shows else None,
-                timeout_s=timeout_s,
-            )
-            del samples
-            result = await work
         if result.note:
             self.display.warn(result.note, path)
         return name_speakers(result, self.voices)
+
+    async def _load(self, path: str, line: RecordingLine, stopped: threading.Event) -> Samples:
+        line.stage("reading")
+        decoded = await asyncio.to_thread(
+            decode_file, path, channel=self.wishes.channel, watch=lambda num_samples: _check(stopped)
+        )
+        for note in decoded.notes:
+            self.display.warn(note, path)
+        line.stage("diarizing")
+        return decoded.samples
 
     def _report(self, interrupted: bool) -> int:
         """Say what failed and what is left; the exit code."""

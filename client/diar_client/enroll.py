@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from functools import partial
 
 from diar.errors import InvalidAudio
+from diar.options import Options
 from diar.profile import SAMPLE_RATE
 from diar.result import Diarization
+from diar.spans import Samples
 from diar_client import exit_codes
 from diar_client.decode import decode_file
-from diar_client.display import Display
+from diar_client.display import Display, RecordingLine
 from diar_client.interrupt import cancel_on_interrupt
 from diar_client.servers import Servers
 from diar_client.voices import check_name, make_voice, save_voice
@@ -42,17 +45,23 @@ async def _hear(wishes: argparse.Namespace, servers: Servers, display: Display) 
         async with servers:
             for path in wishes.paths:
                 with display.recording(path) as line:
-                    line.stage("reading")
-                    decoded = await asyncio.to_thread(decode_file, path, channel=wishes.channel)
-                    for note in decoded.notes:
-                        display.warn(note, path)
-                    line.stage("listening")
                     result = await servers.diarize(
-                        decoded.samples, num_speakers=wishes.num_speakers, timeout_s=wishes.timeout
+                        partial(_load, path, wishes.channel, line, display),
+                        Options(wishes.num_speakers),
+                        timeout_s=wishes.timeout,
                     )
                 check_alone(path, result)
                 results.append(result)
     return results
+
+
+async def _load(path: str, channel: int | None, line: RecordingLine, display: Display) -> Samples:
+    line.stage("reading")
+    decoded = await asyncio.to_thread(decode_file, path, channel=channel)
+    for note in decoded.notes:
+        display.warn(note, path)
+    line.stage("listening")
+    return decoded.samples
 
 
 def check_alone(path: str, result: Diarization) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
 from diar.errors import DiarError
-from diar.profile import Profile
+from diar.options import Options
+from diar.pipeline import Progress
+from diar.profile import SAMPLE_RATE, Profile
 from diar.result import Diarization
 from diar.spans import Samples
-from diar_client.aio import AsyncDiarizationClient
+from diar_client.aio import AsyncDiarizationClient, Mode
 from diar_client.failures import ServerRefused, ServerUnreachable
+
+LEAST_TIMEOUT_S = 3600.0
 
 _T = TypeVar("_T")
 
@@ -53,12 +57,27 @@ class Servers:
         """What the first server that answers serves. Raises as ``diarize`` does."""
         return await self._on_one(lambda client: client.profile())
 
-    async def diarize(self, samples: Samples, **wishes: Any) -> Diarization:
-        """``AsyncDiarizationClient.diarize`` on one of them; on another if that one is lost.
+    async def diarize(
+        self,
+        load: Callable[[], Awaitable[Samples]],
+        options: Options,
+        mode: Mode = "auto",
+        progress: Progress | None = None,
+        timeout_s: float | None = None,
+    ) -> Diarization:
+        """Diarize what ``load`` gives on one of them; on another if that one is lost.
+
+        timeout_s: None for an hour, or the recording's length if that is more.
 
         Raises ServerUnreachable or ServerRefused, that of the last one, when all of them are.
         """
-        return await self._on_one(lambda client: client.diarize(samples, **wishes))
+
+        def limit_s(num_samples: int) -> float:
+            return timeout_s or max(LEAST_TIMEOUT_S, num_samples / SAMPLE_RATE)
+
+        return await self._on_one(
+            lambda client: client.diarize_loaded(load, options, mode, progress, limit_s)
+        )
 
     async def _on_one(self, ask: Callable[[AsyncDiarizationClient], Coroutine[Any, Any, _T]]) -> _T:
         while True:
