@@ -1,5 +1,6 @@
 """The command with many recordings, several servers, formats and voices."""
 
+import gc
 import json
 import signal
 import subprocess
@@ -7,12 +8,16 @@ import sys
 import threading
 import time
 import wave
+import weakref
 
 import numpy as np
 import pytest
 from diar_client import command, exit_codes
+from diar_client.decode import decode_file
 from kserve_stand_in import Refusal
 from scripted_server import scripted_server
+
+from diar.pipeline import Recording
 
 UNUSED = "grpc://127.0.0.1:9"  # discard; nothing listens there
 
@@ -288,3 +293,23 @@ def test_ctrl_c_says_what_is_finished(server, url, folder):
     left = "calls/b.wav, calls/c.wav, calls/d.wav"
     assert err == f"diarize: interrupted: 1 of 4 recordings done; not done: {left}\n"
     assert [path.name for path in (folder / "out").iterdir()] == ["a.rttm"]
+
+
+def test_samples_are_given_up_before_the_clustering(diarize, monkeypatch):
+    kept, seen = [], []
+
+    def decode(*arguments, **more):
+        decoded = decode_file(*arguments, **more)
+        kept.append(weakref.ref(decoded.samples))
+        return decoded
+
+    def finish(recording, *arguments):
+        gc.collect()
+        seen.append(kept[-1]())
+        return original(recording, *arguments)
+
+    original = Recording.finish
+    monkeypatch.setattr("diar_client.batch.decode_file", decode)
+    monkeypatch.setattr("diar_client.blocks.Recording.finish", finish)
+    assert diarize("--mode", "blocks", "calls/a.wav")[0] == 0
+    assert seen == [None]
