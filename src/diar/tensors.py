@@ -9,6 +9,7 @@ LANES = "LANES"
 DEADLINE = "deadline_unix_ms"  # request parameter of a block: past it, it is not run
 PROBE_ID = "diar-probe"  # request id, or file_id, of what the supervisor sends to see whether a model works
 BLOCK_OUTPUTS = (LOGITS, EMBEDDINGS, SPEECH, PURE_EMBEDDINGS, LANES)
+PURE_OUTPUTS = (LOGITS, SPEECH, PURE_EMBEDDINGS, LANES)  # enough where every window has pure embeddings
 
 AUDIO = "AUDIO"
 PCM = "PCM"

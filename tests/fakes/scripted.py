@@ -23,7 +23,7 @@ class ScriptedRunner:
         self.calls = []  # (samples, embeddings) of each call
         self.closed = False
 
-    def run(self, span, embeddings=True):
+    def run(self, span, embeddings=True, spans=True):
         self.calls.append((len(span), embeddings))
         geometry = self._profile.geometry
         windows = 1 + (len(span) - geometry.window) // geometry.hop
@@ -37,6 +37,7 @@ class ScriptedRunner:
         pure = np.zeros_like(vectors)
         if step := self._profile.pure_step(windows):
             pure[::step] = vectors[::step]
+            vectors = vectors if spans else np.zeros_like(vectors)
         return BlockResult(logits, vectors, speech, pure, ("scripted", "scripted"))
 
     def close(self):
@@ -53,8 +54,9 @@ def scripted_nets(profile, before=lambda: None):
         except Exception as err:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(err)))
         span = pb_utils.get_input_tensor_by_name(request, "SPAN").as_numpy()
-        outputs = block_outputs(runner.run(span), profile)
-        return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in outputs.items()])
+        wanted = request.requested_output_names()
+        outputs = block_outputs(runner.run(span, spans="EMBEDDINGS" in wanted), profile)
+        return pb_utils.InferenceResponse([pb_utils.Tensor(name, outputs[name]) for name in wanted])
 
     answer.runner = runner
     return answer

@@ -52,6 +52,14 @@ def test_a_block_does_not_depend_on_what_ran_before(runner, two_windows):
     assert [array.tobytes() for array in arrays(runner.run(two_windows))] == before
 
 
+def test_without_spans_all_but_the_embeddings_is_the_same(runner, two_windows):
+    whole, lean = runner.run(two_windows), runner.run(two_windows, spans=False)
+    for name in ("logits", "speech", "pure_embeddings"):
+        assert np.array_equal(getattr(whole, name), getattr(lean, name)), name
+    assert whole.embeddings.any()
+    assert not lean.embeddings.any()
+
+
 def test_without_embeddings_the_scores_are_the_same(runner, two_windows):
     whole, scores = runner.run(two_windows), runner.run(two_windows, embeddings=False)
     assert scores.logits.tobytes() == whole.logits.tobytes()

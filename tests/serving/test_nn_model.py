@@ -14,13 +14,13 @@ WINDOW, HOP = 160_000, 16_000
 class MoodyRunner(ScriptedRunner):
     """Refuses spans that begin with 0.6, breaks down at 0.5, answers NaN at 0.4, a wrong shape at 0.3."""
 
-    def run(self, span, embeddings=True):
+    def run(self, span, embeddings=True, spans=True):
         mood = round(float(span[0]), 1)
         if mood == 0.6:
             raise InvalidAudio("E_SPAN_LENGTH", "got 1 samples, expected more")
         if mood == 0.5:
             raise RuntimeError("a secret path: /etc/networks")
-        result = super().run(span, embeddings)
+        result = super().run(span, embeddings, spans)
         if mood == 0.4:
             result.logits[0, 0, 0] = np.nan
         if mood == 0.3:
@@ -137,7 +137,7 @@ def test_out_of_gpu_memory_is_tried_once_more_and_then_nets_unavailable(
 ):
     run, left = runner.run, [OutOfMemoryError("CUDA out of memory")] * failures
 
-    def fail_first(span, embeddings=True):
+    def fail_first(span, embeddings=True, spans=True):
         if left:
             raise left.pop()
         return run(span, embeddings)
@@ -153,7 +153,7 @@ def test_out_of_gpu_memory_is_tried_once_more_and_then_nets_unavailable(
 
 
 def test_broken_gpu_is_nets_unavailable(model, runner, monkeypatch):
-    def fail(span, embeddings=True):
+    def fail(span, embeddings=True, spans=True):
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
 
     monkeypatch.setattr(runner, "run", fail)

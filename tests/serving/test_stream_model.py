@@ -300,6 +300,23 @@ def test_slow_stream_does_not_hold_up_another(start_model, profile, triton):
     assert held._sender._done.wait(WAIT_S)
 
 
+def test_few_windows_are_asked_for_pure_embeddings_alone(start_model, profile, triton):
+    scripted, asked = scripted_nets(profile), []
+
+    async def note(request):
+        length = len(pb_utils.get_input_tensor_by_name(request, "SPAN").as_numpy())
+        asked.append((length, "EMBEDDINGS" in request.requested_output_names()))
+        return await scripted(request)
+
+    triton._callees["diar_nn_g0"] = note
+    model = start_model()
+    answer(model, 7, start=True, PCM=pcm(1))
+    answer(model, 7, PCM=pcm(19))
+    answer(model, 7, end=True)
+    one, many = (profile.geometry.span_samples(count) for count in (1, 19))
+    assert asked == [(one, False), (many, True), (profile.geometry.span_samples(11), True)]
+
+
 def test_figures_are_kept(model, triton):
     answer(model, 7, start=True, PCM=pcm(12))
     answer(model, 8, start=True, PCM=pcm(12))

@@ -19,7 +19,16 @@ from diar.pipeline import BlockResult, RunBlock
 from diar.serving.answers import MEMORY, SHORT_OF_MEMORY
 from diar.serving.breaker import Breaker
 from diar.serving.metrics import Metrics
-from diar.tensors import BLOCK_OUTPUTS, DEADLINE, SPAN
+from diar.tensors import (
+    BLOCK_OUTPUTS,
+    DEADLINE,
+    EMBEDDINGS,
+    LANES,
+    LOGITS,
+    PURE_EMBEDDINGS,
+    SPAN,
+    SPEECH,
+)
 
 MOST_LOSSES = 3  # a block that so many diar_nn were lost with is likely what they are lost by
 BLOCK_S = 60.0  # a block that takes longer, its place in the queue included, has been lost
@@ -66,8 +75,10 @@ class Nets:
             self.metrics.add("diar_blocks_lost_total", 0, model=model)
             self._show(model)
 
-    def slots(self, limits: CallLimits) -> list[RunBlock]:
+    def slots(self, limits: CallLimits, outputs: Sequence[str] = BLOCK_OUTPUTS) -> list[RunBlock]:
         """``in_flight`` slots for each model, those of one model not beside each other.
+
+        outputs: to ask for; without EMBEDDINGS they are zeros.
 
         A block whose own model fails goes to another one, where it waits until fewer than ``in_flight`` of
         these slots' blocks are; with none left it waits for a reload. InternalError ends the recording if the
@@ -77,7 +88,7 @@ class Nets:
 
         def slot(home: str) -> RunBlock:
             async def run(span: npt.NDArray[np.float32]) -> BlockResult:
-                return await self._run(home, span, limits, permits)
+                return await self._run(home, span, limits, permits, outputs)
 
             return run
 
@@ -89,6 +100,7 @@ class Nets:
         span: npt.NDArray[np.float32],
         limits: CallLimits,
         permits: dict[str, asyncio.Semaphore],
+        outputs: Sequence[str],
     ) -> BlockResult:
         losses = 0
         while losses < MOST_LOSSES:
@@ -100,7 +112,7 @@ class Nets:
                     continue
                 try:
                     self._count(model, 1)
-                    return await run_block(model, span, limits)
+                    return await run_block(model, span, limits, outputs)
                 except BlockLost as err:
                     limits.check()  # it may be the caller's time that is over
                     losses += 1
@@ -152,9 +164,12 @@ def block_slots(models: Sequence[str], in_flight: int, check: Callable[[], None]
 
 
 async def run_block(
-    model: str, span: npt.NDArray[np.float32], limits: CallLimits = CallLimits()
+    model: str,
+    span: npt.NDArray[np.float32],
+    limits: CallLimits = CallLimits(),
+    outputs: Sequence[str] = BLOCK_OUTPUTS,
 ) -> BlockResult:
-    """Run one block on ``model``.
+    """Run one block on ``model``; of its results EMBEDDINGS may be left out, and are zeros then.
 
     A call cannot be stopped once it is made. If this task is cancelled it waits for the call's end, so that
     no more blocks are ever in flight than there are slots.
@@ -165,7 +180,7 @@ async def run_block(
     wait_s = max(0.0, min(limits.block_s, limits.left_s()))
     request = pb_utils.InferenceRequest(
         model_name=model,
-        requested_output_names=list(BLOCK_OUTPUTS),
+        requested_output_names=list(outputs),
         inputs=[pb_utils.Tensor(SPAN, span)],
         parameters={DEADLINE: int((time.time() + wait_s) * 1000)} if math.isfinite(wait_s) else {},
     )
@@ -183,11 +198,16 @@ async def run_block(
     response = call.result()
     if response.has_error():
         raise callee_error(model, response.error().message())
-    logits, embeddings, speech, pure, lanes = (
-        pb_utils.get_output_tensor_by_name(response, name).as_numpy() for name in BLOCK_OUTPUTS
+    answer = {name: pb_utils.get_output_tensor_by_name(response, name).as_numpy() for name in outputs}
+    pure = answer[PURE_EMBEDDINGS]
+    segmentation_lane, embedding_lane = (lane.decode() for lane in answer[LANES])
+    return BlockResult(
+        answer[LOGITS],
+        answer.get(EMBEDDINGS, np.zeros_like(pure)),
+        answer[SPEECH],
+        pure,
+        (segmentation_lane, embedding_lane),
     )
-    segmentation_lane, embedding_lane = (lane.decode() for lane in lanes)
-    return BlockResult(logits, embeddings, speech, pure, (segmentation_lane, embedding_lane))
 
 
 def callee_error(model: str, message: str) -> Exception:

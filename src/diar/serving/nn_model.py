@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 class Runner(Protocol):
     """Runs blocks; ``diar.block.BlockRunner``, or a test's own."""
 
-    def run(self, span: npt.NDArray[np.float32], embeddings: bool = True) -> BlockResult:
-        """Run one block; without embeddings only its logits."""
+    def run(self, span: npt.NDArray[np.float32], embeddings: bool = True, spans: bool = True) -> BlockResult:
+        """Run one block; without embeddings only its logits, without spans only pure embeddings of them."""
 
     def close(self) -> None:
         """Give back the networks."""
@@ -114,13 +114,13 @@ class TritonPythonModel:
         wanted = [name for name in BLOCK_OUTPUTS if name in request.requested_output_names()]
         embeddings = any(name not in (LOGITS, LANES) for name in wanted)
         try:
-            result = self._runner.run(span, embeddings=embeddings)
+            result = self._runner.run(span, embeddings=embeddings, spans=EMBEDDINGS in wanted)
         except Exception as err:
             if not is_out_of_memory(err):
                 raise
             log.warning("out of GPU memory, trying once more: %s", err)
             free_memory()
-            result = self._runner.run(span, embeddings=embeddings)
+            result = self._runner.run(span, embeddings=embeddings, spans=EMBEDDINGS in wanted)
         outputs = block_outputs(result, self._profile)
         for network, lane in zip(("segmentation", "embedding"), result.lanes, strict=True):
             self._metrics.set("diar_lane", 1.0, model=self._model, network=network, lane=lane)

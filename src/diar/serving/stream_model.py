@@ -35,7 +35,7 @@ from diar.spans import Samples
 from diar.stopwatch import Stopwatch
 from diar.stream_options import ChunkOptions, StreamOptions
 from diar.streaming import StreamingDiarization
-from diar.tensors import EMBEDDINGS, RESULT, RTTM
+from diar.tensors import EMBEDDINGS, PURE_OUTPUTS, RESULT, RTTM
 
 FINISHING_AT_ONCE = 2  # streams whose turns are made out at their end; others wait
 NOTHING: Samples = np.zeros(0, np.int16)
@@ -88,7 +88,7 @@ class TritonPythonModel:
             self._metrics,
         )
         limits = CallLimits(get_on=self._work.get_on, block_s=settings.max_block_s)
-        self._nets = SharedNets(nets.slots(limits))
+        self._nets = SharedNets(self._profile, nets.slots(limits), nets.slots(limits, PURE_OUTPUTS))
         self._finishing = asyncio.Semaphore(FINISHING_AT_ONCE)
         while True:
             await asyncio.sleep(self._settings.idle_s / 4)

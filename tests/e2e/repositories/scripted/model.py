@@ -34,7 +34,7 @@ class Runner:
             return False
         return True
 
-    def run(self, span, embeddings=True):
+    def run(self, span, embeddings=True, spans=True):
         time.sleep(self._block_s)
         mood = round(float(span[0]), 1)
         while mood == -0.9 or (mood == -0.8 and self._takes("hangs")):
