@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, sleep
 
@@ -183,6 +184,27 @@ def test_start_and_end_may_come_together(each_wire, whole):
     samples = meeting(0.3)
     assert each_wire.send(new_id(), samples, start=True, end=True)["RESULT"][0] == whole(samples)
     assert each_wire.refusal(new_id(), start=True, end=True).startswith("E_AUDIO_EMPTY|")
+
+
+def test_plain_json_is_enough(scripted, whole):
+    samples, answers = meeting(0.1), []
+    for index, piece in enumerate(np.array_split(samples, 2)):
+        sequence = {"sequence_id": 99, "sequence_start": index == 0, "sequence_end": index == 1}
+        document = {
+            "parameters": {"stream_token": "json", **sequence},
+            "inputs": [
+                {"name": "PCM", "datatype": "INT16", "shape": [len(piece)], "data": piece.tolist()},
+            ],
+        }
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{scripted.ports[0]}/v2/models/diarize_stream/infer",
+            json.dumps(document).encode(),
+        )
+        with urllib.request.urlopen(request, timeout=60) as response:
+            outputs = {output["name"]: output["data"] for output in json.load(response)["outputs"]}
+        answers.append(outputs["RESULT"][0])
+    assert json.loads(answers[0])["final"] is False
+    assert answers[1].encode() == whole(samples)
 
 
 def test_end_of_a_long_stream_does_not_hold_up_another(scripted, wire):
