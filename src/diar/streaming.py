@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from concurrent.futures import Executor
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from diar.audio import check_samples
-from diar.errors import InvalidAudio
+from diar.errors import DiarError, InvalidAudio
 from diar.live import LiveUpdate, LiveView
 from diar.pipeline import Recording, RunBlock, Stage
 from diar.profile import Profile
@@ -177,14 +179,17 @@ class StreamingDiarization:
         try:
             for span in self._view.due(self.num_samples):
                 self._view.add(span, await self._run_windows(self._tail.take(span.start, span.end)))
+        except DiarError as err:
+            log.warning("a live view falls behind: %s", err)
         except Exception:
-            log.warning("a live view falls behind", exc_info=True)
+            log.exception("a live view falls behind")
         return self._view.update(self.num_samples)
 
-    async def finish(self, stage: Stage = nullcontext) -> Diarization:
+    async def finish(self, stage: Stage = nullcontext, pool: Executor | None = None) -> Diarization:
         """The final result: the same as ``pipeline.diarize`` gives for all samples.
 
-        May be called again after it raised. Raises InvalidAudio if there were no samples, and what
+        pool: where the turns are made out, so that other streams go on; None for the event loop's own. May be
+        called again after it raised. Raises InvalidAudio if there were no samples, and what
         ``run_block`` raises.
         """
         if self.num_samples == 0:
@@ -193,7 +198,8 @@ class StreamingDiarization:
             await self._run_waiting(0)
             for block in self._feed.last_block(self.num_samples):
                 self._recording.add(block, await self._run_block(self._span(block)))
-        return await asyncio.to_thread(self._recording.finish, self.num_samples, self._options, stage)
+        make_out = partial(self._recording.finish, self.num_samples, self._options, stage)
+        return await asyncio.get_running_loop().run_in_executor(pool, make_out)
 
     def close(self) -> None:
         """Run no more blocks for it."""

@@ -226,6 +226,13 @@ def test_end_whose_answer_was_lost_can_be_asked_for_again(model):
     assert error(answer(model, 7, **again, token="you"))[1].startswith("E_STREAM_UNKNOWN|")
 
 
+def test_end_that_is_asked_for_again_before_it_is_answered_is_answered_twice(model, profile):
+    answer(model, 7, start=True, PCM=pcm(12))
+    first = chunk(7, end=True)
+    second = chunk(7, start=True, end=True, wishes={"first_sample": 12 * SECOND})
+    assert [result(each) for each in answers(model, first, second)] == [whole(pcm(12), profile)] * 2
+
+
 def test_stream_of_the_same_name_has_a_result_of_its_own(model, profile):
     for seconds in (12, 15):
         answer(model, 7, start=True, PCM=pcm(seconds))

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,7 +38,7 @@ from diar.stream_options import ChunkOptions, StreamOptions
 from diar.streaming import StreamingDiarization
 from diar.tensors import EMBEDDINGS, PURE_OUTPUTS, RESULT, RTTM
 
-FINISHING_AT_ONCE = 2  # streams whose turns are made out at their end; others wait
+FINISHING_AT_ONCE = 2  # streams whose turns are made out; others wait for it
 NOTHING: Samples = np.zeros(0, np.int16)
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class TritonPythonModel:
             model, settings.max_request_s, settings.max_block_s, board, self._metrics, self._work
         )
         self._streams = Streams(settings.max_streams, settings.idle_s)
+        self._pool = ThreadPoolExecutor(FINISHING_AT_ONCE)
         self._loop = BackgroundLoop()
         self._loop.start(self._keep_house())
         end_with_server()
@@ -76,6 +78,7 @@ class TritonPythonModel:
     def finalize(self) -> None:
         """Give up what is left."""
         self._loop.stop()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _keep_house(self) -> None:
         """Before the first request: get ready. Then sweep idle streams away."""
@@ -89,10 +92,10 @@ class TritonPythonModel:
         )
         limits = CallLimits(get_on=self._work.get_on, block_s=settings.max_block_s)
         self._nets = SharedNets(self._profile, nets.slots(limits), nets.slots(limits, PURE_OUTPUTS))
-        self._finishing = asyncio.Semaphore(FINISHING_AT_ONCE)
         while True:
             await asyncio.sleep(self._settings.idle_s / 4)
             if swept := self._streams.sweep():
+                self._show_streams()
                 log.info("gave up %d streams that sent nothing for %d s", swept, self._settings.idle_s)
 
     async def _answer(
@@ -116,17 +119,22 @@ class TritonPythonModel:
                     response = failed(err)
             self._metrics.observe("diar_chunk_seconds", time.monotonic() - began)
         send(sender, response)
-        self._metrics.set("diar_streams_open", len(self._streams), instance=self._instance.name)
+        self._show_streams()
+
+    def _show_streams(self) -> None:
+        self._metrics.set("diar_streams_open", float(len(self._streams)), instance=self._instance.name)
 
     async def _respond(self, chunk: Chunk, job: Job | None = None) -> pb_utils.InferenceResponse:
         """job: of a chunk that ends its stream."""
         if chunk.begins:
             self._reception.check_open()
-        elif job is not None and (result := self._streams.result(chunk.stream, chunk.options.stream_token)):
-            return recording_response(result)
+        elif job is not None and (known := self._known_result(chunk)):
+            return known
         stream = self._start(chunk) if chunk.begins else self._find(chunk)
         async with stream.turn:
             if stream.closed:  # while this request waited
+                if job is not None and (known := self._known_result(chunk)):
+                    return known
                 raise expired(chunk.stream)
             try:
                 response = await self._advance(stream, chunk, job)
@@ -135,6 +143,11 @@ class TritonPythonModel:
                     self._streams.drop(chunk.stream, stream)
                 raise
             return response
+
+    def _known_result(self, chunk: Chunk) -> pb_utils.InferenceResponse | None:
+        """The answer to an END that was answered before."""
+        result = self._streams.result(chunk.stream, chunk.options.stream_token)
+        return result and recording_response(result)
 
     def _start(self, chunk: Chunk) -> Stream:
         options = StreamOptions.from_parameters(chunk.parameters)
@@ -162,9 +175,8 @@ class TritonPythonModel:
             return live_response(await diarization.look(), self._profile.embedding.dim)
         stopwatch = Stopwatch()
         job.seconds = stopwatch.seconds
-        async with self._finishing:
-            with stopwatch("total"):
-                job.result = await job.wait_for(diarization.finish(stopwatch))
+        with stopwatch("total"):
+            job.result = await job.wait_for(diarization.finish(stopwatch, self._pool))
         result = replace(job.result, timings=stopwatch.seconds if stream.timings else None)
         self._streams.finish(chunk.stream, stream, result)
         return recording_response(result)
