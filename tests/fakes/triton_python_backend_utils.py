@@ -74,7 +74,7 @@ class InferenceRequest:
         self._cancelled = False
         self._timeout = 0
         self._flags, self._correlation_id = 0, 0
-        self._sender = InferenceResponseSender()
+        self._sender = _ResponseSender()
 
     def correlation_id(self):
         return self._correlation_id
@@ -123,7 +123,7 @@ class InferenceRequest:
         return self
 
 
-class InferenceResponseSender:
+class _ResponseSender:
     def __init__(self):
         self._sent, self._done = [], threading.Event()
 

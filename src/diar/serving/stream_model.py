@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -102,7 +103,7 @@ class TritonPythonModel:
         self,
         chunk: Chunk,
         request: pb_utils.InferenceRequest,
-        sender: pb_utils.InferenceResponseSender,
+        sender: Any,
     ) -> None:
         began = time.monotonic()
         if chunk.ends:  # a recording, as other models take them
@@ -215,7 +216,7 @@ def read_chunk(request: pb_utils.InferenceRequest, max_chunk_s: int) -> Chunk:
     )
 
 
-def send(sender: pb_utils.InferenceResponseSender, response: pb_utils.InferenceResponse) -> None:
+def send(sender: Any, response: pb_utils.InferenceResponse) -> None:
     """Send the only answer to a request."""
     sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
