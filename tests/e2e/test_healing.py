@@ -24,6 +24,8 @@ from live import start_and_wait
 from running import Running
 from scripted_repository import scripted_repository
 
+pytestmark = pytest.mark.slow  # its limits are seconds, which a busy machine does not keep
+
 FRONT = ("diarize", "diarize_events", "diarize_file", "diarize_stream")
 LOST = 'diar_blocks_lost_total{model="diar_nn_g0"}'
 

@@ -14,6 +14,8 @@ from running import Running
 from scripted_repository import edit, scripted_repository
 from tritonclient.utils import InferenceServerException
 
+pytestmark = pytest.mark.slow  # its limits are seconds, which a busy machine does not keep
+
 JOBS, QUEUE = 2, 4
 MODULES = {"grpc": triton, "http": tritonclient.http}
 
