@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 BROKEN = "broken: "  # how a trouble begins that will not be over soon
@@ -24,17 +24,19 @@ BROKEN = "broken: "  # how a trouble begins that will not be over soon
 
 @dataclass(frozen=True)
 class Board:
-    """One board. log_json: whether the models' log lines on recordings are JSON."""
+    """One board. log_json: whether the models log recordings as JSON. keeper: the supervisor's process."""
 
     folder: Path
     log_json: bool = False
+    keeper: int = field(default_factory=os.getpid)
 
     @classmethod
     def create(cls, folder: Path, *, log_json: bool) -> Board:
         """Make one in an empty or new ``folder``."""
         for name in ("trouble", "busy"):
             (folder / name).mkdir(parents=True)
-        (folder / "settings.json").write_text(json.dumps({"log_json": log_json}), encoding="utf-8")
+        settings = {"log_json": log_json, "keeper": os.getpid()}
+        (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
         return cls(folder, log_json)
 
     @classmethod
@@ -43,9 +45,19 @@ class Board:
         folder = folder or Path.cwd()
         try:
             settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
-            return cls(folder, bool(settings["log_json"])) if (folder / "trouble").is_dir() else None
+            board = cls(folder, bool(settings["log_json"]), int(settings["keeper"]))
+            return board if (folder / "trouble").is_dir() else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the supervisor is alive, which alone brings a model back."""
+        try:
+            stat = Path(f"/proc/{self.keeper}/stat").read_text(encoding="utf-8")
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return stat.rpartition(")")[2].split()[0] not in "ZX"  # proc(5): dead, but not yet waited for
 
     @property
     def draining(self) -> bool:

@@ -1,10 +1,14 @@
 """The board: what one process writes, another one sees."""
 
 import os
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 
 from diar.board import BROKEN, Board, Work
+from diar.serving.breaker import Breaker
 
 
 @pytest.fixture
@@ -27,6 +31,20 @@ def test_first_report_stays_until_it_is_settled(board):
     board.settle("a")
     board.settle("a")
     assert board.trouble("a") is None
+
+
+def test_without_its_supervisor_nobody_waits_for_a_model(board):
+    board.report("a", "killed")
+    assert board.is_kept
+    assert not Breaker(board).is_hopeless("a")
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, but not yet waited for
+    orphan = replace(board, keeper=process.pid)
+    assert not orphan.is_kept
+    process.wait()
+    assert not orphan.is_kept
+    assert Breaker(orphan).is_hopeless("a")
+    assert not Breaker(orphan).is_hopeless("b")
 
 
 def test_work_is_seen_while_there_is_a_job(board):

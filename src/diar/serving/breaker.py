@@ -41,7 +41,7 @@ class Breaker:
         if self._board is None:
             return self.is_open(model)
         trouble = self._board.trouble(model)
-        return trouble is not None and trouble.startswith(BROKEN)
+        return trouble is not None and (trouble.startswith(BROKEN) or not self._board.is_kept)
 
     def trip(self, model: str, reason: str) -> None:
         """Send nothing more to ``model``, and tell the supervisor."""
