@@ -38,9 +38,9 @@ EACH = [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
 
 @pytest.fixture(scope="module")
 def scripted(weights, tmp_path_factory):
-    """A server whose networks take 0.05 s for a block, with room for 8 streams that may be silent for 2 s."""
+    """A server whose networks take 0.03 s for a block, with room for 8 streams that may be silent for 2 s."""
     folder = tmp_path_factory.mktemp("streams")
-    repository = scripted_repository(folder, block_s=0.05, only=("diarize", "diarize_stream"))
+    repository = scripted_repository(folder, block_s=0.03, only=("diarize", "diarize_stream"))
     edit(
         repository / "diarize_stream",
         ("max_sequence_idle_microseconds: 60000000", "max_sequence_idle_microseconds: 2000000"),
@@ -231,7 +231,7 @@ def test_two_hundred_short_streams_leave_memory_as_it_was(scripted, wire):
         return sum(process.memory_full_info().pss for process in stubs(scripted, "diarize_stream"))
 
     samples = meeting(0.05)
-    for _ in range(50):
+    for _ in range(30):
         wire.send(new_id(), samples, start=True, end=True, live=False)
     before = used()
     for _ in range(200):
