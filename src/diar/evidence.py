@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from diar.blends import find_blends
 from diar.profile import ClusteringConstants
 
 Floats = npt.NDArray[np.float64]
@@ -101,16 +102,21 @@ def merge_clusters(
     """Merge groups greedily, best pair first.
 
     bounds: least and greatest number of clusters of at least ``min_cluster_s`` clean seconds. Merging stops
-    when no pair speaks for one speaker; it goes on beyond that until at most the greatest number is left,
-    and never takes one of two counted clusters away when only the least number is left, nor any cluster
-    when there are no more than that in all.
+    when no pair speaks for one speaker; clusters that are mixtures of two longer ones are then set aside.
+    Merging goes on beyond that until at most the greatest number is left. Neither takes one of the counted
+    clusters away when only the least number is left, and no cluster merges when there are no more in all.
     Returns (group,) the cluster of each group and (speaker,) the clusters that count as speakers, ascending.
     """
     least, most = bounds
     state = _Merger(evidence, constants)
+    sifted = False
     while state.alive.sum() > max(least, 1):
         score, i, j = state.best_pair()
         counted = state.counted()
+        if score <= 0 and not sifted:
+            state.set_blends_aside(max(least, 1))
+            sifted = True
+            continue
         if score <= 0 and (most is None or counted.sum() <= most):
             break
         if counted.sum() <= least and counted[i] and counted[j]:
@@ -175,6 +181,17 @@ class _Merger:
         lower = better & ((self._scores[:, i] > self._best) | (i < self._partner))
         self._best[lower], self._partner[lower] = self._scores[lower, i], i
         for index in np.flatnonzero(stale):
+            self._partner[index] = self._scores[index].argmax()
+            self._best[index] = self._scores[index, self._partner[index]]
+
+    def set_blends_aside(self, least: int) -> None:
+        """Take clusters out that are mixtures of two others, while more than ``least`` count."""
+        counted = np.flatnonzero(self.counted())
+        v, m, seconds = self._v[counted], self._m[counted], self.evidence.seconds[counted]
+        blends = counted[find_blends(v, m, seconds, len(counted) - least, self.constants)]
+        self.alive[blends] = False
+        self._scores[blends] = self._scores[:, blends] = self._best[blends] = -np.inf
+        for index in np.flatnonzero(self.alive & np.isin(self._partner, blends)):
             self._partner[index] = self._scores[index].argmax()
             self._best[index] = self._scores[index, self._partner[index]]
 

@@ -23,6 +23,10 @@ def unit(vectors):
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
+def cosine(one, two):
+    return unit(one) @ unit(two)
+
+
 def random_rows(seed, num_windows=14, num_voices=4, num_groups=12, dim=24, seconds=(1.0, 9.0)):
     """Rows of up to three voices per window, in groups that hold one voice each."""
     rng = np.random.default_rng(seed)
@@ -69,20 +73,59 @@ class Direct:
         excess = max(0, together / max(len(i), len(j)) - self.constants.f0)
         return gain - self.constants.lambda_ * excess
 
+    def posterior(self, cluster):
+        v, m = self.vm(self.rows(cluster))
+        return m / (1 / self.constants.b + v), 1 / (1 / self.constants.b + v)
+
+    def blend_score(self, cluster, one, two):
+        v, m = self.vm(self.rows(cluster))
+        (u1, p1), (u2, p2) = self.posterior(one), self.posterior(two)
+
+        def log_density(mean, variance):
+            return -np.sum((m / v - mean) ** 2) / (variance + 1 / v) - np.log(variance + 1 / v)
+
+        def mixture(w):
+            mean = w * u1 + (1 - w) * u2
+            s = (w * np.linalg.norm(u1) + (1 - w) * np.linalg.norm(u2)) / np.linalg.norm(mean)
+            return log_density(s * mean, s**2 * (w**2 * p1 + (1 - w) ** 2 * p2))
+
+        return max(mixture(w / 10) for w in range(1, 10)) - log_density(0.0, self.constants.b)
+
+    def blends(self, clusters, most):
+        """Of those that count the mixtures of the nearest and another longer one that is none."""
+        counted = sorted(filter(self.is_long, clusters), key=lambda c: (-self.seconds_of(c), min(c)))
+        voices, blends = counted[:2], []
+        for cluster in counted[2:]:
+            nearest = max(
+                voices, key=lambda voice: cosine(self.posterior(voice)[0], self.vm(self.rows(cluster))[1])
+            )
+            score = max(self.blend_score(cluster, nearest, voice) for voice in voices if voice != nearest)
+            is_blend = score > 0 and len(blends) < most
+            (blends if is_blend else voices).append(cluster)
+        return blends
+
+    def seconds_of(self, cluster):
+        return self.seconds[self.rows(cluster)].sum()
+
     def is_long(self, cluster):
         return self.seconds[self.rows(cluster)].sum() >= self.constants.min_cluster_s
 
     def merge(self, least, most):
         clusters = [frozenset([int(group)]) for group in np.unique(self.groups)]
+        aside = None
         while len(clusters) > least:
             one, two = max(combinations(clusters, 2), key=lambda pair: self.score(*pair))
             count = sum(map(self.is_long, clusters))
+            if self.score(one, two) <= 0 and aside is None:
+                aside = self.blends(clusters, count - least)
+                clusters = [c for c in clusters if c not in aside]
+                continue
             if self.score(one, two) <= 0 and (most is None or count <= most):
                 break
             if count <= least and self.is_long(one) and self.is_long(two):
                 break
             clusters = [c for c in clusters if c not in (one, two)] + [one | two]
-        return set(clusters)
+        return set(clusters) | set(aside or ())
 
 
 def merged(rows, constants, bounds, share=SHARE):
