@@ -20,7 +20,7 @@ from diar_client.decode import AudioWarning
 from diar_client.failures import RETRYABLE
 from diar_client.recordings import Audio, load, name_of
 from diar_client.retry import PATIENT, Deadline, Patience, persist
-from diar_client.served import Served, learn
+from diar_client.served import Served, ask, learn
 from diar_client.session import AsyncSession
 from diar_client.stream import AsyncStream
 from diar_client.whole import can_report, diarize_whole, request_parameters
@@ -89,11 +89,11 @@ class AsyncDiarizationClient(AsyncSession):
             raise InvalidOption("E_OPTION_MODE", f"mode: got {mode!r}, expected one of {', '.join(MODES)}")
         samples = await load()
         deadline = Deadline(timeout_s(len(samples)))
-        if await self._in_blocks(mode, len(samples)):
+        if await self._in_blocks(mode, len(samples), deadline):
             run = AsyncBlockRun(self._connection, samples, options, lambda: deadline, self._patience)
             del samples
             return await _finish(run, progress)
-        report = progress if progress and await self._can_report() else None
+        report = progress if progress and await self._can_report(deadline) else None
         return await persist(
             lambda left_s: diarize_whole(self._connection, samples, options, left_s, report),
             deadline,
@@ -139,22 +139,26 @@ class AsyncDiarizationClient(AsyncSession):
 
     async def profile(self) -> Profile:
         """What the server serves, asked once."""
-        return (await self._learn()).profile
+        return (await self._learn(Deadline(self._timeout_s))).profile
 
-    async def _learn(self) -> Served:
+    async def _learn(self, deadline: Deadline) -> Served:
         if self._served is None:
-            self._served = await learn(self._connection, DIARIZE)
+            self._served = await ask(
+                self._connection, lambda: learn(self._connection, DIARIZE), deadline, self._patience
+            )
         return self._served
 
-    async def _in_blocks(self, mode: Mode, num_samples: int) -> bool:
+    async def _in_blocks(self, mode: Mode, num_samples: int, deadline: Deadline) -> bool:
         if mode == "blocks":
             return True
-        limit_s = (await self._learn()).max_recording_s
+        limit_s = (await self._learn(deadline)).max_recording_s
         return mode == "auto" and limit_s is not None and num_samples > limit_s * SAMPLE_RATE
 
-    async def _can_report(self) -> bool:
+    async def _can_report(self, deadline: Deadline) -> bool:
         if self._reports is None:
-            self._reports = await can_report(self._connection)
+            self._reports = await ask(
+                self._connection, lambda: can_report(self._connection), deadline, self._patience
+            )
         return self._reports
 
 

@@ -14,7 +14,7 @@ from diar.profile import Profile
 from diar.tensors import SPAN
 from diar_client.nets import run_block
 from diar_client.retry import PATIENT, Deadline, Patience, persist
-from diar_client.served import find_nn_models, learn
+from diar_client.served import ask, find_nn_models, learn
 from diar_client.session import AsyncSession, Session
 
 
@@ -35,15 +35,19 @@ class _AsyncBlockClient(AsyncSession):
         self._wanted = model
         self.found: tuple[str, Profile] | None = None
 
-    async def find(self) -> tuple[str, Profile]:
-        if self.found is None:
+    async def find(self, deadline: Deadline | None = None) -> tuple[str, Profile]:
+        async def look() -> tuple[str, Profile]:
             model = self._wanted or (await find_nn_models(self._connection))[0]
-            self.found = model, (await learn(self._connection, model)).profile
+            return model, (await learn(self._connection, model)).profile
+
+        if self.found is None:
+            deadline = deadline or Deadline(self._timeout_s)
+            self.found = await ask(self._connection, look, deadline, self._patience)
         return self.found
 
     async def run(self, span: npt.NDArray[np.float32]) -> BlockResult:
         deadline = Deadline(self._timeout_s)
-        model, _ = await self.find()
+        model, _ = await self.find(deadline)
         return await persist(
             lambda left_s: run_block(self._connection, model, span, left_s),
             deadline,

@@ -22,7 +22,7 @@ from diar.stopwatch import Stopwatch
 from diar_client.connection import Connection
 from diar_client.nets import NetPool
 from diar_client.retry import Deadline, Patience
-from diar_client.served import find_nn_models, learn
+from diar_client.served import ask, find_nn_models, learn
 from diar_client.session import Session
 
 
@@ -71,11 +71,9 @@ class AsyncBlockRun:
         if self._samples is None:
             return
         with self._stopwatch("blocks"):
-            models = await find_nn_models(self._connection)
-            if self._recording is None:
-                served = await learn(self._connection, models[0])  # one repository: the others serve the same
-                self._profile, self._recording = served.profile, Recording(served.profile)
+            models = await ask(self._connection, self._find_nets, self._deadline(), self._patience)
             pool = NetPool(self._connection, models, self._patience)
+            assert self._recording
             async with aclosing(self._run(pool, self._recording, self._samples)) as blocks:
                 async for block in blocks:
                     yield block
@@ -98,6 +96,13 @@ class AsyncBlockRun:
             return result
         seconds = self._stopwatch.seconds
         return replace(result, timings={**seconds, "total": sum(seconds.values())})
+
+    async def _find_nets(self) -> list[str]:
+        models = await find_nn_models(self._connection)
+        if self._recording is None:
+            served = await learn(self._connection, models[0])  # one repository: the others serve the same
+            self._profile, self._recording = served.profile, Recording(served.profile)
+        return models
 
     async def _run(
         self, pool: NetPool, recording: Recording, samples: Samples

@@ -21,6 +21,7 @@ from diar_client.formats import FORMATS
 from diar_client.inputs import find_recordings
 from diar_client.live import listen
 from diar_client.outputs import Folder, OneFile, Output
+from diar_client.retry import Patience
 from diar_client.servers import Servers
 from diar_client.voices import load_voices
 
@@ -60,7 +61,7 @@ def _diarize(wishes: argparse.Namespace, display: Display) -> int:
     outputs = _outputs(wishes)
     voices = load_voices(wishes.speakers) if wishes.speakers else []
     if wishes.live:
-        return listen(wishes, _clients(wishes)[0], outputs, voices, display)
+        return listen(wishes, _clients(wishes, display)[0], outputs, voices, display)
     batch = Batch(recordings, outputs, voices, wishes, display)
     return batch.run(_servers(wishes, display))
 
@@ -70,13 +71,15 @@ def _enroll(wishes: argparse.Namespace, display: Display) -> int:
 
 
 def _servers(wishes: argparse.Namespace, display: Display) -> Servers:
-    return Servers(_clients(wishes), display.warn)
+    return Servers(_clients(wishes, display), display.warn)
 
 
-def _clients(wishes: argparse.Namespace) -> list[AsyncDiarizationClient]:
+def _clients(wishes: argparse.Namespace, display: Display) -> list[AsyncDiarizationClient]:
     api_key = read_key_file(wishes.api_key_file) if wishes.api_key_file else None
     access = {"api_key": api_key, "ca": wishes.ca, "certificate": wishes.cert}
-    return [AsyncDiarizationClient(url, **access) for url in wishes.urls]
+    return [
+        AsyncDiarizationClient(url, **access, patience=Patience(tell=display.retried)) for url in wishes.urls
+    ]
 
 
 def _outputs(wishes: argparse.Namespace) -> list[Output]:

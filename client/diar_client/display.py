@@ -32,6 +32,7 @@ class Display:
         self.shows = self.console.is_terminal and not quiet and not as_json
         self._quiet = quiet
         self._as_json = as_json
+        self._retried: set[str] = set()  # words of failures that were told
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -82,6 +83,12 @@ class Display:
             self._say(json.dumps({"level": "warning", "file": file, "text": text}))
         else:
             self._say(f"{PREFIX}warning: {_about(file, text)}")
+
+    def retried(self, error: DiarError) -> None:
+        """Why something is tried again; once for each kind of failure."""
+        if error.word not in self._retried:
+            self._retried.add(error.word)
+            self.warn(f"{error.text}; trying again")
 
     def error(self, error: Exception, file: str | None = None) -> None:
         """Why something was not done."""

@@ -42,6 +42,9 @@ class ServerRefused(DiarError):
 
 
 FULL_QUEUE = ("Exceeds maximum queue size", "Request timeout expired")  # a stream's errors carry no status
+NO_SHARED_MEMORY = (
+    "Failed to increase the shared memory pool"  # for the request itself, before any of our code
+)
 RESTRICTED = "is restricted, expecting header"
 LOST_SEQUENCE = "must specify the START flag"
 RETRYABLE = (Overloaded, NetsUnavailable, ServerUnreachable)
@@ -66,6 +69,8 @@ def server_error(url: str, code: str, message: str) -> DiarError:
         return StreamExpired("E_STREAM_EXPIRED", f"{url}: the stream is known no more; start a new one")
     if "is not healthy" in message:
         return NetsUnavailable("E_NETS_STUB", text)
+    if NO_SHARED_MEMORY in message:
+        return Overloaded("E_OVERLOADED_MEMORY", text)
     if code in ("NOT_FOUND", "404") or "has no available versions" in message:
         return NetsUnavailable("E_NETS_MODEL", text)
     if code in ("UNAVAILABLE", "503") or any(text in message for text in FULL_QUEUE):

@@ -132,7 +132,7 @@ class HttpConnection:
         except aiohttp.ClientConnectorCertificateError:
             raise ServerRefused.not_trusted(self.url) from None
         except aiohttp.ClientResponseError:
-            raise ServerUnreachable.at(self.url, "it does not speak HTTP") from None
+            raise ServerRefused.not_kserve(self.url) from None
         except (aiohttp.ClientError, ValueError) as err:
             reason = getattr(err, "strerror", None) or str(err) or type(err).__name__
             raise ServerUnreachable.at(self.url, reason) from None

@@ -69,6 +69,7 @@ class NetPool:
                 if net.failures == failures:  # else the other block in flight has said so already
                     net.rests_until = time.monotonic() + self._patience.wait_s(failures)
                     net.failures += 1
+                    self._patience.tell(err)
             else:
                 net.failures = 0
                 return result

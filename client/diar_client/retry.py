@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from diar.errors import DiarError
 from diar_client.failures import RETRYABLE, no_answer_in_time
 
 _T = TypeVar("_T")
@@ -28,11 +29,16 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Patience:
-    """How often to try again what may succeed later: ``retries`` times, after 0.5, 1, 2 … s (8 at most)."""
+    """How often to try again what may succeed later: ``retries`` times, after 0.5, 1, 2 … s (8 at most).
 
-    retries: int = 6
+    In all these are 55 s: a server that is started again is there by then. tell: called with each failure
+    that is followed by another try.
+    """
+
+    retries: int = 10
     first_wait_s: float = 0.5
     longest_wait_s: float = 8.0
+    tell: Callable[[DiarError], object] = field(default=lambda error: None, compare=False)
 
     def wait_s(self, attempt: int) -> float:
         """Seconds to wait after failure ``attempt`` (0, 1, …), spread so that clients do not meet."""
@@ -57,10 +63,11 @@ async def persist(
             raise no_answer_in_time(url)
         try:
             return await attempt(left_s)
-        except RETRYABLE:
+        except RETRYABLE as err:
             wait_s = patience.wait_s(failures)
             left_s = deadline.left_s()
             if failures == patience.retries or (left_s is not None and left_s <= wait_s):
                 raise
+            patience.tell(err)
             await asyncio.sleep(wait_s)
     raise AssertionError("unreachable: the last failure is raised")

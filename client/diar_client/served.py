@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from diar.errors import NetsUnavailable
 from diar.profile import Profile, load_profile, profile_names
 from diar.tensors import EMBEDDINGS, LOGITS, nn_model
 from diar_client.connection import Connection
-from diar_client.failures import ServerRefused
+from diar_client.failures import ServerRefused, no_answer_in_time
+from diar_client.retry import Deadline, Patience, persist
+
+_T = TypeVar("_T")
 
 PROBED_AT_ONCE = 16  # diar_nn models asked for together; more are looked for while any of them is there
 
@@ -25,15 +28,33 @@ class Served:
     max_recording_s: float | None
 
 
+async def ask(
+    connection: Connection, question: Callable[[], Awaitable[_T]], deadline: Deadline, patience: Patience
+) -> _T:
+    """The answer to a question about the server, asked again while it is away or loads its models anew.
+
+    Raises ServerRefused in the place of NetsUnavailable, and what ``persist`` raises.
+    """
+
+    async def attempt(left_s: float | None) -> _T:
+        try:
+            return await asyncio.wait_for(question(), left_s)
+        except asyncio.TimeoutError:
+            raise no_answer_in_time(connection.url) from None
+
+    try:
+        return await persist(attempt, deadline, patience, connection.url)
+    except NetsUnavailable as err:
+        raise ServerRefused("E_SERVER_MODEL", err.text) from None
+
+
 async def learn(connection: Connection, model: str) -> Served:
     """What ``model`` serves.
 
-    Raises ServerRefused if the server has no such model, or serves a profile or a geometry unknown here.
+    Raises NetsUnavailable if the server has no such model now, ServerRefused if it serves a profile or a
+    geometry unknown here.
     """
-    try:
-        config = await connection.model_config(model)
-    except NetsUnavailable as err:
-        raise ServerRefused("E_SERVER_MODEL", f"no model {model} to be had: {err.text}") from None
+    config = await connection.model_config(model)
     parameters = {key: value.get("string_value") for key, value in config.get("parameters", {}).items()}
     name = parameters.get("profile")
     if name not in profile_names():
@@ -49,7 +70,7 @@ async def learn(connection: Connection, model: str) -> Served:
 
 
 async def find_nn_models(connection: Connection) -> list[str]:
-    """The ``diar_nn_g<i>`` that are ready, at least one; ServerRefused if there is none."""
+    """The ``diar_nn_g<i>`` that are ready, at least one; NetsUnavailable if there is none."""
     models: list[str] = []
     for first in count(0, PROBED_AT_ONCE):
         names = [nn_model(index) for index in range(first, first + PROBED_AT_ONCE)]
@@ -58,7 +79,7 @@ async def find_nn_models(connection: Connection) -> list[str]:
             break
         models += [name for name, is_ready in zip(names, ready, strict=True) if is_ready]
     if not models:
-        raise ServerRefused("E_SERVER_MODEL", f"{connection.url}: no model {nn_model(0)} is ready")
+        raise NetsUnavailable("E_NETS_MODEL", f"{connection.url}: no model {nn_model(0)} is ready")
     return models
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -12,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from diar.errors import InvalidOption, StreamExpired
+from diar.errors import Cancelled, DiarError, InvalidOption, StreamExpired
 from diar.profile import SAMPLE_RATE
 from diar.result import Diarization, read_turns
 from diar.spans import Samples
@@ -20,12 +21,13 @@ from diar.tensors import AUDIO, DIARIZE_STREAM, EMBEDDINGS, PCM, RESULT
 from diar.turns import Turn
 from diar_client.connection import Connection, InSequence, Parameters, Tensor
 from diar_client.decode import as_samples
-from diar_client.failures import ServerRefused
+from diar_client.failures import RETRYABLE, ServerRefused
 from diar_client.retry import Deadline, Patience, persist
 from diar_client.session import Session
 
 PIECE_SAMPLES = 20 * SAMPLE_RATE  # of one request: what is pushed at once may be longer
 LOST_BY_TRITON = "E_STREAM_EXPIRED"
+MAY_HAVE_ARRIVED = (*RETRYABLE, Cancelled)  # failures that do not tell whether the server took a piece
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,9 @@ class LiveUpdate:
 class AsyncStream:
     """One live recording on a server; for ``async with``. Its methods are called one after the other.
 
-    What was pushed is sent again after a failure that may pass, and counts once. Leaving the ``with`` block
-    without an error finishes the recording.
+    What was pushed is sent again after a failure that may pass, and counts once. A piece that could not be
+    sent in all the retries or the time is kept, and goes before what is pushed next (or with ``push([])``).
+    Leaving the ``with`` block without an error finishes the recording.
 
     options: as for whole recordings. live: further parameters of the START (latency, step). timeout_s: of
     each call.
@@ -70,6 +73,8 @@ class AsyncStream:
         self._token = secrets.token_urlsafe(16)
         self._started = False
         self._result: Diarization | None = None
+        self._unsent: deque[Samples] = deque()
+        self._committed: list[Turn] = []  # that the caller has not been given yet
         self.num_samples = 0  # that the server has
 
     @property
@@ -87,15 +92,15 @@ class AsyncStream:
         Raises InvalidAudio; Overloaded (too many streams), NetsUnavailable, ServerUnreachable after retries;
         StreamExpired if the server has given up or lost the stream; Cancelled when ``timeout_s`` is over.
         """
-        if np.size(samples) == 0:
-            return LiveUpdate(self.num_samples, (), (), 0)
-        checked = as_samples(samples)
-        committed: list[Turn] = []
-        for start in range(0, len(checked), PIECE_SAMPLES):
-            outputs = await self._send(checked[start : start + PIECE_SAMPLES], end=False)
-            update = self._read_update(outputs[RESULT][0])
-            committed += update.committed
-        return replace(update, committed=tuple(committed))
+        if self._result is not None:
+            raise InvalidOption("E_OPTION_STREAM", "the stream is finished: it takes no more samples")
+        if np.size(samples):
+            checked = as_samples(samples)
+            starts = range(0, len(checked), PIECE_SAMPLES)
+            self._unsent += [checked[start : start + PIECE_SAMPLES].copy() for start in starts]
+        update = await self._send_unsent() or LiveUpdate(self.num_samples, (), (), 0)
+        committed, self._committed = tuple(self._committed), []
+        return replace(update, committed=committed)
 
     async def updates(self, pieces: AsyncIterator[npt.ArrayLike]) -> AsyncIterator[LiveUpdate]:
         """``push`` each piece; yields the updates."""
@@ -105,6 +110,7 @@ class AsyncStream:
     async def finish(self) -> Diarization:
         """End the recording. The same bytes as ``diarize`` gives for all samples; raises as ``push`` does."""
         if self._result is None:
+            await self._send_unsent()
             outputs = await self._send(None, end=True)
             try:
                 result = Diarization.from_json(
@@ -123,12 +129,25 @@ class AsyncStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Finish, unless an error or an earlier ``finish`` did, or nothing was pushed."""
-        if kind is None and self.num_samples:
+        if kind is None and (self.num_samples or self._unsent):
             await self.finish()
 
+    async def _send_unsent(self) -> LiveUpdate | None:
+        """Send what waits; the last update, None if there was nothing. What fails waits on if it may help."""
+        update = None
+        while self._unsent:
+            try:
+                outputs = await self._send(self._unsent[0], end=False)
+            except DiarError as err:
+                if not isinstance(err, MAY_HAVE_ARRIVED):
+                    self._unsent.clear()
+                raise
+            self._unsent.popleft()
+            update = self._read_update(outputs[RESULT][0])
+            self._committed += update.committed
+        return update
+
     async def _send(self, samples: Samples | None, end: bool) -> dict[str, Tensor]:
-        if self._result is not None:
-            raise InvalidOption("E_OPTION_STREAM", "the stream is finished: it takes no more samples")
         outputs = await persist(
             lambda left_s: self._request(samples, end, left_s),
             Deadline(self._timeout_s),

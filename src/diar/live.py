@@ -8,7 +8,7 @@ Coria et al., "Overlap-aware low-latency online speaker diarization", ASRU 2021,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -57,6 +57,33 @@ class LiveUpdate:
     def to_json(self) -> bytes:
         """The RESULT document as UTF-8 JSON."""
         return msgspec.json.encode(self.document())
+
+
+class Unconfirmed:
+    """Committed turns that may not have reached the caller: an answer can be lost on its way.
+
+    A piece that begins at ``first_sample`` shows that the answers up to there have come.
+
+    >>> turn, unconfirmed = Turn(0, 8, "SPEAKER_00"), Unconfirmed()
+    >>> unconfirmed.complete(LiveUpdate(10, 8, (turn,), ()), 0).committed == (turn,)
+    True
+    >>> unconfirmed.complete(LiveUpdate(10, 8, (), ()), 0).committed == (turn,)
+    True
+    >>> unconfirmed.complete(LiveUpdate(20, 8, (), ()), 10).committed
+    ()
+    """
+
+    def __init__(self) -> None:
+        self._turns: list[tuple[int, tuple[Turn, ...]]] = []  # by the samples of their update
+
+    def complete(self, update: LiveUpdate, first_sample: int | None) -> LiveUpdate:
+        """The update with the committed turns that were lost. first_sample: of the piece, if it says so."""
+        if first_sample is None:
+            first_sample = update.num_samples
+        self._turns = [(known, turns) for known, turns in self._turns if known > first_sample]
+        if update.committed:
+            self._turns.append((update.num_samples, update.committed))
+        return replace(update, committed=tuple(turn for _, turns in self._turns for turn in turns))
 
 
 @dataclass(frozen=True)

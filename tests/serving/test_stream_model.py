@@ -209,6 +209,25 @@ def test_piece_that_comes_again_counts_once(model, profile):
     assert result(answer(model, 7, end=True)) == whole(samples, profile)
 
 
+def test_answer_to_a_piece_that_comes_again_has_what_the_lost_one_had(model):
+    def send(start_s, end_s, begins=False):
+        piece, wishes = samples[start_s * SECOND : end_s * SECOND], {"first_sample": start_s * SECOND}
+        return json.loads(result(answer(model, 7, start=begins, wishes=wishes, PCM=piece)))
+
+    samples = pcm(30)
+    seen = send(0, 12, begins=True)["committed"]
+    lost = send(12, 20)["committed"]
+    again = send(12, 20)["committed"]
+    assert again == lost != []
+    further = send(12, 25)
+    assert further["committed"][: len(lost)] == lost
+    seen += further["committed"]
+    edges = [(turn["start"], turn["end"]) for turn in seen]
+    assert [start for start, _ in edges[1:]] == [end for _, end in edges[:-1]]
+    assert edges[-1][1] == pytest.approx(25 - further["latency"], abs=2e-3)
+    assert send(25, 30)["committed"][0]["start"] == edges[-1][1]
+
+
 def test_start_further_on_goes_on_with_what_is_there(model, profile):
     samples = meeting(40)
     answer(model, 7, start=True, PCM=samples[: 30 * SECOND])

@@ -1,4 +1,5 @@
 import json
+import socket
 import threading
 import time
 import wave
@@ -28,6 +29,9 @@ from diar.errors import (
 from diar.profile import load_profile
 
 QUICK = Patience(retries=3, first_wait_s=0.01)
+NO_SHARED_MEMORY = (
+    "Failed to process the request(s) … Failed to increase the shared memory pool size for key 'x'"
+)
 UNUSED_PORT = 9  # discard; nothing listens there
 
 
@@ -205,6 +209,7 @@ def test_bad_option_is_refused_before_anything_is_sent(server, client, speech, a
         pytest.param("UNAVAILABLE", "E_NETS_UNAVAILABLE|diar_nn_g0", NetsUnavailable, 4, id="no-nets"),
         pytest.param("INTERNAL", "Stub process 'd' is not healthy.", NetsUnavailable, 4, id="dead-stub"),
         pytest.param("NOT_FOUND", "unknown model: 'diarize'", NetsUnavailable, 4, id="reloading"),
+        pytest.param("INTERNAL", NO_SHARED_MEMORY, Overloaded, 4, id="no-shared-memory"),
     ],
 )
 def test_error_of_the_server_is_named_and_retried_if_that_may_help(
@@ -261,12 +266,53 @@ def test_server_that_is_not_there_is_named(scheme, mode, speech):
     assert url in failure.value.text
 
 
-def test_other_protocol_is_unreachable(server, speech):
+@pytest.mark.parametrize("scheme", ["grpc", "http"])
+@pytest.mark.parametrize("ask", ["diarize", "blocks", "stream", "block"])
+def test_server_that_comes_later_is_waited_for(server, speech, scheme, ask):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    stops, failures = [], []
+    start = server.serve_grpc if scheme == "grpc" else server.serve_http
+    timer = threading.Timer(0.3, lambda: stops.append(start(port=port)[1]))
+    timer.start()
+    more = {"timeout_s": 30, "patience": Patience(10, 0.1, 0.5, tell=failures.append)}
+    try:
+        if ask == "block":
+            with BlockClient(f"{scheme}://127.0.0.1:{port}", **more) as client:
+                assert client.run(np.zeros(160_000, np.float32)).logits.shape[0] == 1
+        else:
+            with DiarizationClient(f"{scheme}://127.0.0.1:{port}", **more) as client:
+                if ask == "stream":
+                    with client.stream() as stream:
+                        stream.push(speech)
+                    assert stream.result.turns
+                else:
+                    assert client.diarize(speech, mode="blocks" if ask == "blocks" else "auto").turns
+    finally:
+        timer.join()
+        stops[0]()
+    assert {type(error) for error in failures} == {ServerUnreachable}
+
+
+def test_model_that_is_loaded_anew_is_waited_for(server, client, speech):
+    config, failures = server.config, iter([True, True])
+
+    def loading(name):
+        if next(failures, False):
+            raise Refusal("NOT_FOUND", f"Request for unknown model: '{name}' is not found")
+        return config(name)
+
+    server.config = loading
+    assert client.diarize(speech).turns
+
+
+def test_other_protocol_is_refused(server, speech):
     grpc_url, stop = server.serve_grpc()
     try:
         with (
             DiarizationClient(grpc_url.replace("grpc:", "http:")) as client,
-            pytest.raises(ServerUnreachable, match="does not speak HTTP"),
+            pytest.raises(ServerRefused, match="is no Triton server"),
         ):
             client.diarize(speech)
     finally:

@@ -132,9 +132,11 @@ def test_error_of_the_server_is_one_line_and_a_code(server, diarize, message, co
 
 
 def test_server_that_is_not_there_is_said_once(diarize):
-    code, out, err = diarize("a.wav", "b.wav", url=UNUSED)
+    code, out, err = diarize("--timeout", "1", "a.wav", "b.wav", url=UNUSED)
     assert (code, out) == (5, "")
-    first, last = err.splitlines()
+    again, first, last = err.splitlines()
+    assert again.startswith(f"diarize: warning: no answer from {UNUSED}: ")
+    assert again.endswith("; trying again")
     assert first.startswith(f"diarize: no answer from {UNUSED}: ")
     assert last == "diarize: 0 of 2 recordings done; not done: a.wav, b.wav"
 

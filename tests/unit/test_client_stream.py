@@ -8,7 +8,7 @@ from diar_client import AsyncDiarizationClient, DiarizationClient, Patience, Ser
 from kserve_stand_in import Refusal
 from scripted_server import scripted_server
 
-from diar.errors import InvalidAudio, InvalidOption, Overloaded, StreamExpired
+from diar.errors import InvalidAudio, InvalidOption, NetsUnavailable, Overloaded, StreamExpired
 
 QUICK = Patience(retries=3, first_wait_s=0.01)
 CHANGING = ("sequence_start", "sequence_end", "first_sample")
@@ -46,6 +46,13 @@ def sent(server):
     """(start, end, first_sample) of each request to the stream model."""
     calls = [call.parameters for call in server.calls if call.model == "diarize_stream"]
     return [tuple(parameters[name] for name in CHANGING) for parameters in calls]
+
+
+def assert_seamless(turns, end):
+    """The turns cover everything up to ``end``, none twice (times are to the millisecond)."""
+    edges = np.array([(turn.start, turn.end) for turn in turns])
+    assert np.abs(edges[1:, 0] - edges[:-1, 1]).max() <= 16
+    assert (edges[0, 0], edges[-1, 1]) == (0, pytest.approx(end, abs=16))
 
 
 def test_stream_ends_with_the_bytes_of_the_whole_recording(client, speech):
@@ -115,9 +122,48 @@ def test_failed_requests_are_sent_again_and_count_once(server, client, speech):
 
     server.models["diarize_stream"] = sometimes
     with client.stream() as stream:
-        for piece in pieces(speech, 70_000):
-            stream.push(piece)
+        turns = [turn for piece in pieces(speech, 70_000) for turn in stream.push(piece).committed]
     assert stream.result.to_json() == client.diarize(speech, mode="server").to_json()
+    assert_seamless(turns, len(speech) - 16_000)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_piece_that_could_not_be_sent_goes_before_the_next_one(server, client, speech, taken):
+    answer, microphone = server.models["diarize_stream"], speech.copy()
+    down = iter([False] + (1 + QUICK.retries) * [True])
+
+    def fail_for_a_while(call):
+        fails = next(down, False)
+        if taken or not fails:
+            answered = answer(call)
+        if fails:
+            raise Refusal("UNAVAILABLE", "E_NETS_UNAVAILABLE|away")
+        return answered
+
+    server.models["diarize_stream"] = fail_for_a_while
+    with client.stream() as stream:
+        first, second, *others = pieces(microphone, 300_000)
+        turns = list(stream.push(first).committed)
+        with pytest.raises(NetsUnavailable):
+            stream.push(second)
+        second[:] = 0  # a caller may use its buffer again
+        turns += [turn for piece in others for turn in stream.push(piece).committed]
+    assert stream.result.to_json() == client.diarize(speech, mode="server").to_json()
+    assert_seamless(turns, len(speech) - 16_000)
+
+
+def test_refused_start_is_not_kept(server, client, speech):
+    stream, answer = client.stream(), server.models["diarize_stream"]
+
+    def refuse(call):
+        raise Refusal("INVALID_ARGUMENT", "E_OPTION_RANGE|latency: got 9 s")
+
+    server.models["diarize_stream"] = refuse
+    with pytest.raises(InvalidOption):
+        stream.push(speech)
+    server.models["diarize_stream"] = answer
+    stream.push(speech[:1000])
+    assert stream.num_samples == 1000
 
 
 def test_end_that_failed_goes_on_with_a_start(server, client, speech):

@@ -173,7 +173,8 @@ class TritonPythonModel:
         known = chunk.options.num_known(len(chunk.samples), diarization.num_samples)
         await diarization.take(chunk.samples[known:])
         if job is None:
-            return live_response(await diarization.look(), self._profile.embedding.dim)
+            update = stream.unconfirmed.complete(await diarization.look(), chunk.options.first_sample)
+            return live_response(update, self._profile.embedding.dim)
         stopwatch = Stopwatch()
         job.seconds = stopwatch.seconds
         with stopwatch("total"):

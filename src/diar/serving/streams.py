@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from diar.errors import InvalidOption, Overloaded, StreamExpired
+from diar.live import Unconfirmed
 from diar.result import Diarization
 from diar.stream_options import StreamOptions
 from diar.streaming import StreamingDiarization
@@ -23,6 +24,7 @@ class Stream:
     timings: bool
     diarization: StreamingDiarization
     last_used: float
+    unconfirmed: Unconfirmed = field(default_factory=Unconfirmed)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     closed: bool = False
 
