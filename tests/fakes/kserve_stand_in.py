@@ -76,8 +76,8 @@ class StandIn:
             raise Refusal("NOT_FOUND", f"Request for unknown model: '{call.model}' is not found")
         return self.models[call.model](call)
 
-    def serve_grpc(self, certificate=None, authority=None):
-        """Start gRPC on a free port; returns (url, function that stops it).
+    def serve_grpc(self, certificate=None, authority=None, port=0):
+        """Start gRPC on a port (0: a free one); returns (url, function that stops it).
 
         certificate: (key, chain) in PEM, for TLS. authority: who must have signed the callers', in PEM.
         """
@@ -86,9 +86,9 @@ class StandIn:
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(_Servicer(self), server)
         if certificate:
             credentials = grpc.ssl_server_credentials([certificate], authority, authority is not None)
-            port = server.add_secure_port("127.0.0.1:0", credentials)
+            port = server.add_secure_port(f"127.0.0.1:{port}", credentials)
         else:
-            port = server.add_insecure_port("127.0.0.1:0")
+            port = server.add_insecure_port(f"127.0.0.1:{port}")
         server.start()
 
         def stop():
@@ -97,9 +97,9 @@ class StandIn:
 
         return f"grpc{'s' if certificate else ''}://127.0.0.1:{port}", stop
 
-    def serve_http(self, context=None):
-        """Start HTTP on a free port; returns (url, function that stops it). context: for HTTPS."""
-        server = _HttpServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stand_in": self}))
+    def serve_http(self, context=None, port=0):
+        """Start HTTP on a port (0: a free one); returns (url, function that stops it). context: for HTTPS."""
+        server = _HttpServer(("127.0.0.1", port), type("Handler", (_Handler,), {"stand_in": self}))
         if context:
             server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

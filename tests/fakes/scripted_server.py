@@ -83,7 +83,7 @@ class Streams:
     def __init__(self, recordings):
         self._recordings = recordings
         self._sequences = set()  # as Triton keeps them
-        self._streams = {}  # id -> (token, samples, parameters, committed)
+        self._streams = {}  # id -> (token, samples, parameters, {samples then: up to where it was committed})
 
     def answer(self, call):
         parameters = dict(call.parameters)
@@ -99,7 +99,7 @@ class Streams:
         if start and not first:
             parameters.pop("latency", None)
             parameters.pop("step", None)
-            self._streams[key] = [token, np.zeros(0, np.int16), parameters, 0]
+            self._streams[key] = [token, np.zeros(0, np.int16), parameters, {}]
         elif key not in self._streams:
             raise Refusal("INVALID_ARGUMENT", f"E_STREAM_UNKNOWN|no stream {key} here")
         stream = self._streams[key]
@@ -111,9 +111,11 @@ class Streams:
         if end:
             del self._streams[key]
             return outputs_of(self._recordings.result(stream[1], stream[2]))
-        begin, stream[3] = stream[3], max(stream[3], len(stream[1]) - 16_000)
+        position = len(stream[1])
+        begin = max((end for known, end in stream[3].items() if known <= first), default=0)
+        stream[3][position] = max(0, position - 16_000)
         return {
-            "RESULT": text(live_document(begin, stream[3], len(stream[1]))),
+            "RESULT": text(live_document(begin, stream[3][position], position)),
             "EMBEDDINGS": np.zeros((0, 192), np.float32),
         }
 
