@@ -25,7 +25,7 @@ from diar.lanes.choose import choose_lane
 from diar.lanes.exact import ExactLane
 from diar.networks.campplus import load_campplus, pool_statistics
 from diar.networks.load import segmentation_module
-from diar.pipeline import BlockResult
+from diar.pipeline import BlockResult, Stage
 from diar.powerset import class_members
 from diar.profile import FBANK_FIELD_SAMPLES, FBANK_STEP_SAMPLES, SAMPLE_RATE, TRUNK_STEP_SAMPLES, Profile
 from diar.spans import Geometry
@@ -40,7 +40,8 @@ class BlockRunner:
 
     profile, engines_dir: which networks, and where ``fetch_weights`` and ``export_onnx`` put them. device:
     ``cpu`` or ``cuda:<i>``. segmentation_lane, embedding_lane: see ``lanes.choose``. threads: of this
-    runner on a CPU, 0 for all cores.
+    runner on a CPU, 0 for all cores. stage: called with a stage's name, gives a context to run it in (a
+    stopwatch, say; on a GPU it sees the work being queued, not done).
 
     Raises SetupError for weights, ONNX files or lanes that are missing, altered or not what the profile says.
     """
@@ -54,8 +55,10 @@ class BlockRunner:
         segmentation_lane: str = "auto",
         embedding_lane: str = "auto",
         threads: int = 0,
+        stage: Stage = nullcontext,
     ) -> None:
         self._profile = profile
+        self._stage = stage
         self._geometry = profile.geometry
         self._device = torch.device(device)
         if self._device.type == "cpu" and threads:
@@ -144,9 +147,11 @@ class BlockRunner:
     def _run(self, span: Tensor, embeddings: bool, spans: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         geometry = self._geometry
         fbank = self._profile.segmentation.fbank
-        features = self._fbank(span) if embeddings or fbank else span.new_zeros(0)
-        windows = fbank_windows(features, geometry, fbank) if fbank else waveform_windows(span, geometry)
-        logits = self._segmentation.run(windows)
+        with self._stage("fbank"):
+            features = self._fbank(span) if embeddings or fbank else span.new_zeros(0)
+        with self._stage("segmentation"):
+            windows = fbank_windows(features, geometry, fbank) if fbank else waveform_windows(span, geometry)
+            logits = self._segmentation.run(windows)
         _check_logits(logits, (len(windows), geometry.frames, geometry.num_classes))
         shape = (len(windows), geometry.local_speakers)
         vectors = span.new_zeros(*shape, self._profile.embedding.dim)
@@ -157,7 +162,8 @@ class BlockRunner:
         speech = clean.sum(dim=1) * (geometry.frame_step / SAMPLE_RATE)
         enough = speech >= self._profile.embedding.min_clean_s
         masks = torch.where(enough[:, None, :], clean, activity).transpose(1, 2)  # (window, speaker, frame)
-        pure = self._pure_embeddings(features, masks) if self._profile.pure_step(1) else vectors
+        with self._stage("pure passes"):
+            pure = self._pure_embeddings(features, masks) if self._profile.pure_step(1) else vectors
         if spans or not self._profile.pure_step(1):
             vectors = self._span_embeddings(features, masks)
         return logits, vectors, speech, pure
@@ -169,14 +175,16 @@ class BlockRunner:
         local_speaker, dim).
         """
         geometry = self._geometry
-        trunk = self._trunk.run(normalise(features)[None])[0]  # (channels, trunk frames)
+        with self._stage("trunk"):
+            trunk = self._trunk.run(normalise(features)[None])[0]  # (channels, trunk frames)
         frames = trunk_frames_per_window(geometry)
         hop = geometry.hop // TRUNK_STEP_SAMPLES
         windows = trunk.unfold(1, frames, hop)[:, : len(masks)].transpose(0, 1)  # (window, channels, frame)
         index = nearest_frames(geometry, frames, TRUNK_STEP_SAMPLES).to(masks.device)
         pooled = masks[:, :, index]  # a single frame may be nearest to no trunk frame
-        statistics = pool_statistics(windows, pooled.to(trunk.dtype))
-        vectors = self._head.run(statistics.flatten(0, 1)).reshape(*masks.shape[:2], -1)
+        with self._stage("pooling"):
+            statistics = pool_statistics(windows, pooled.to(trunk.dtype))
+            vectors = self._head.run(statistics.flatten(0, 1)).reshape(*masks.shape[:2], -1)
         return vectors.mul(pooled.any(dim=-1, keepdim=True))
 
     def _pure_embeddings(self, features: Tensor, masks: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """Varied copies of the committed model repository: more GPUs, replicas on the CPU, another profile.
 
 Nothing that is committed is ever edited. A copy differs from it in what follows from the variant alone:
-names, GPUs and kinds of the ``diar_nn`` models, ``nn_models``, ``profile``, ``threads``, sizes, the output
-dims of ``diar_nn``, the number of live recordings, and ``engines_dir``, which is relative to the repository's
-folder.
+names, GPUs and kinds of the ``diar_nn`` models, ``nn_models``, ``profile``, lanes, ``threads``, sizes, the
+output dims of ``diar_nn``, the number of live recordings, and ``engines_dir``, which is relative to the
+repository's folder.
 """
 
 from __future__ import annotations
@@ -42,20 +42,22 @@ class Variant:
 
     models: number of ``diar_nn`` models. replicas: they share the CPU, instead of having a GPU each.
     profile: name, or path of a .toml file; None leaves that of the repository. streams: live recordings at
-    once; None leaves the number as it is.
+    once; None leaves the number as it is. lane: of both networks; None leaves those of the repository.
     """
 
     models: int = 1
     replicas: bool = False
     profile: str | None = None
     streams: int | None = None
+    lane: str | None = None
 
     @property
     def folder(self) -> str:
         """Name of its folder under ``engines/build/repository``: a server does not change another's files."""
         profile = load_profile(self.profile).name if self.profile else "default"
         streams = f"_streams{self.streams}" if self.streams else ""
-        return f"{profile}_{'replicas' if self.replicas else 'gpus'}{self.models}{streams}"
+        lane = f"_{self.lane.replace(':', '_')}" if self.lane else ""
+        return f"{profile}_{'replicas' if self.replicas else 'gpus'}{self.models}{streams}{lane}"
 
 
 def engines_folder(source: Path) -> Path:
@@ -80,6 +82,8 @@ def variant_files(source: Path, variant: Variant, out: Path) -> Files:
         "engines_dir": engines_dir,
         "nn_models": ",".join(nn_model(index) for index in range(variant.models)),
     }
+    if variant.lane:
+        parameters |= {"segmentation_lane": variant.lane, "embedding_lane": variant.lane}
     files: dict[Path, bytes] = {}
     for name in models:
         for file in _files_of(source / name):

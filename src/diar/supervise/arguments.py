@@ -49,6 +49,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--streams", type=int, metavar="N", help="live recordings at once (default: the repository's, 32)")
     add("--profile", help="name, or path of a .toml file (default: the repository's)")
+    add("--lane", help="of both networks, for example openvino:bf16 (default: the repository's, auto)")
     add("--api-key-file", type=Path, metavar="FILE", help="inference only with the key in this file")
     for name, (_, text) in _TLS.items():
         add(f"--{name}", type=Path, metavar="FILE", help=text)

@@ -88,6 +88,7 @@ def prepare(options: argparse.Namespace, folder: Path) -> Launch:
         options.replicas,
         options.profile,
         options.streams,
+        options.lane,
     )
     models = read_models(repository, config_name)
     files = find_server()

@@ -1,4 +1,4 @@
-"""Write a copy of the model repository: for several GPUs, replicas on the CPU, another profile, more streams.
+"""Write a copy of the model repository: for GPUs, replicas on the CPU, another profile, lane, more streams.
 
 The committed repository stays as it is. scripts/serve does the same for the same options and serves the copy.
 A second run changes nothing; --check says what a run would change.
@@ -39,22 +39,31 @@ def gpu_count(text: str) -> int:
 
 
 def prepare_repository(
-    source: Path, gpus: str | None, replicas: int | None, profile: str | None, streams: int | None = None
+    source: Path,
+    gpus: str | None,
+    replicas: int | None,
+    profile: str | None,
+    streams: int | None = None,
+    lane: str | None = None,
 ) -> Path:
     """What ``scripts/serve`` serves with these options: ``source`` without any, else its written copy.
 
     gpus: as typed. Raises SetupError: E_GPU, E_COUNT, E_PROFILE, E_REPOSITORY, E_FILES.
     """
-    if not gpus and not replicas and not profile and streams is None:
+    if not gpus and not replicas and not profile and streams is None and not lane:
         return source
-    variant = make_variant(gpus, replicas, profile, streams)
+    variant = make_variant(gpus, replicas, profile, streams, lane)
     out = engines_folder(source) / "repository" / variant.folder
     write_repository(variant_files(source, variant, out), out)
     return out
 
 
 def make_variant(
-    gpus: str | None, replicas: int | None, profile: str | None, streams: int | None = None
+    gpus: str | None,
+    replicas: int | None,
+    profile: str | None,
+    streams: int | None = None,
+    lane: str | None = None,
 ) -> Variant:
     """The variant of these options; SetupError (E_COUNT) for counts that are none."""
     try:
@@ -65,7 +74,7 @@ def make_variant(
         raise SetupError("E_COUNT", f"got {models} replicas, expected at least 1")
     if streams is not None and streams < 1:
         raise SetupError("E_COUNT", f"got {streams} streams, expected at least 1")
-    return Variant(models, replicas is not None, profile, streams)
+    return Variant(models, replicas is not None, profile, streams, lane)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     count.add_argument("--replicas", type=int, metavar="R", help="R diar_nn models that share the CPU")
     parser.add_argument("--profile", help="name, or path of a .toml file; default: the repository's")
     parser.add_argument("--streams", type=int, metavar="N", help="N live recordings at once")
+    parser.add_argument("--lane", help="of both networks; default: the repository's")
     parser.add_argument("--model-repository", type=Path, default=Path("model_repository"), metavar="DIR")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: where scripts/serve puts it")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a run would")
@@ -84,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         source = options.model_repository.resolve()
         gpus = "auto" if options.auto else options.gpus
-        variant = make_variant(gpus, options.replicas, options.profile, options.streams)
+        variant = make_variant(gpus, options.replicas, options.profile, options.streams, options.lane)
         out = (options.out or engines_folder(source) / "repository" / variant.folder).resolve()
         files = variant_files(source, variant, out)
         if options.check:

@@ -20,7 +20,7 @@ import onnx
 import openvino
 import torch
 from google.protobuf.message import DecodeError
-from torch import nn
+from torch import Tensor, nn
 
 from diar.artifacts import replacing
 from diar.errors import SetupError
@@ -179,7 +179,21 @@ def is_up_to_date(path: Path, graph: Graph) -> bool:
 
 
 def write(graph: Graph, network: nn.Module, path: Path) -> None:
-    """Export ``network`` with its stamp; the exporter's remarks on tracing are not shown."""
+    """Export ``network`` with its stamp."""
+    example = torch.from_numpy(_noise(graph, graph.shapes[0]))
+    export(network, example, path, graph.source, graph.target, graph.axes)
+    model = onnx.load(path)
+    if graph.full_precision:
+        _rename_first_result(model, graph.full_precision, FULL_PRECISION)
+    onnx.checker.check_model(model)
+    onnx.helper.set_model_props(model, graph.stamp)
+    onnx.save(model, path)
+
+
+def export(
+    network: nn.Module, example: Tensor, path: Path, source: str, target: str, axes: dict[str, dict[int, str]]
+) -> None:
+    """Write a network of one input and one output as ONNX; the remarks on tracing are not shown."""
     # Releases that have the newer exporter prefer it; those without it lack the argument.
     has_choice = "dynamo" in inspect.signature(torch.onnx.export).parameters
     exporter: dict[str, Any] = {"dynamo": False} if has_choice else {}
@@ -187,20 +201,14 @@ def write(graph: Graph, network: nn.Module, path: Path) -> None:
         warnings.simplefilter("ignore")
         torch.onnx.export(
             network,
-            (torch.from_numpy(_noise(graph, graph.shapes[0])),),
+            (example,),
             str(path),
-            input_names=[graph.source],
-            output_names=[graph.target],
-            dynamic_axes=graph.axes,
+            input_names=[source],
+            output_names=[target],
+            dynamic_axes=axes,
             opset_version=_OPSET,
             **exporter,
         )
-    model = onnx.load(path)
-    if graph.full_precision:
-        _rename_first_result(model, graph.full_precision, FULL_PRECISION)
-    onnx.checker.check_model(model)
-    onnx.helper.set_model_props(model, graph.stamp)
-    onnx.save(model, path)
 
 
 def _rename_first_result(model: onnx.ModelProto, kind: str, name: str) -> None:
