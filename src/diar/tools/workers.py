@@ -59,11 +59,8 @@ class Worker:
 
     def run(self, audio: Path) -> Run:
         """See ``Contestant.run``."""
-        assert self._process.stdin is not None
         with measuring(lambda: family(self._process.pid)) as cost:
-            self._process.stdin.write(json.dumps({"audio": str(audio)}) + "\n")
-            self._process.stdin.flush()
-            answer = self._answer()
+            answer = self.ask({"audio": str(audio)})
         return Run(
             wall_s=answer["wall_s"],
             cpu_s=answer["cpu_s"],
@@ -72,6 +69,13 @@ class Worker:
             peak_pss_mb=cost.peak_pss_mb,
             peak_rss_mb=cost.peak_rss_mb,
         )
+
+    def ask(self, question: dict[str, str]) -> dict[str, Any]:
+        """The answer to one line of JSON."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
