@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Sequence
 
 from diar_client.aio import MODES
 from diar_client.formats import FORMATS
+from diar_client.report.forms import REPORTS
+from diar_client.report.sound import EMBEDDED_MB
 
+KINDS = FORMATS | REPORTS
 DEFAULT_URL = "grpc://127.0.0.1:8001"
 DEFAULT_VOICES = "voices"
 WIDTH = 100
@@ -18,6 +22,7 @@ USAGE = """diarize [options] PATH ...              recordings, and folders of th
 EXAMPLES = """examples:
   diarize meeting.mp3                          RTTM to standard output
   diarize --num 2 -f rttm,srt -o results call.wav interviews/
+  diarize --html meeting.html meeting.mp3      a page with waveform, lanes, player and statistics
   arecord -q -f S16_LE -r 16000 | diarize --live -
   diarize enroll Anna anna.wav && diarize --speakers voices meeting.mp3
 
@@ -49,8 +54,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error("--file-id names one recording, got several")
     if wishes.output is None and len(wishes.formats or []) > 1:
         parser.error("several formats need a folder to write to: -o DIR")
-    if wishes.output is None and wishes.formats and several and FORMATS[wishes.formats[0]].separator is None:
+    if wishes.output is None and wishes.formats and several and KINDS[wishes.formats[0]].separator is None:
         parser.error(f"several recordings as {wishes.formats[0]} need a folder to write to: -o DIR")
+    if several and (wishes.html or wishes.png):
+        parser.error("--html and --png show one recording; for several: -f html,png -o DIR")
     return wishes
 
 
@@ -137,11 +144,20 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
 def _add_results(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("results")
     group.add_argument(
-        "-f", "--format", type=_formats, dest="formats", metavar="LIST", help=f"{', '.join(FORMATS)} (rttm)"
+        "-f", "--format", type=_formats, dest="formats", metavar="LIST", help=f"{', '.join(KINDS)} (rttm)"
     )
     group.add_argument("-o", "--output", metavar="DIR", help="a file for each recording and format there")
     group.add_argument("--rttm", metavar="FILE", help="all recordings in one file, - for standard output")
     group.add_argument("--json", metavar="FILE", help="the same as RESULT documents, one a line")
+    group.add_argument("--html", metavar="FILE", help="a page to look at, listen to and name speakers in")
+    group.add_argument("--png", metavar="FILE", help="a picture; wants matplotlib")
+    group.add_argument(
+        "--embed",
+        type=_megabytes,
+        default=EMBEDDED_MB,
+        metavar="MB",
+        help="most sound inside the page, else it plays the file (%(default)g: 2.8 h)",
+    )
     group.add_argument("--exclusive", action="store_true", help="one speaker at a time (JSON has both)")
     group.add_argument("--file-id", metavar="ID", help="name in RTTM and CSV (default: the file's name)")
     group.add_argument("--timings", action="store_true", help="add seconds by stage to the JSON")
@@ -164,9 +180,16 @@ def _add_messages(parser: argparse.ArgumentParser) -> None:
 
 def _formats(text: str) -> list[str]:
     names = [name.strip().lower() for name in text.split(",")]
-    if unknown := [name for name in names if name not in FORMATS]:
-        raise argparse.ArgumentTypeError(f"got {unknown[0]!r}, expected some of {', '.join(FORMATS)}")
+    if unknown := [name for name in names if name not in KINDS]:
+        raise argparse.ArgumentTypeError(f"got {unknown[0]!r}, expected some of {', '.join(KINDS)}")
     return list(dict.fromkeys(names))
+
+
+def _megabytes(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"got {text}, expected 0 or more")
+    return number
 
 
 def _count(text: str) -> int:

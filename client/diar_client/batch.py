@@ -16,10 +16,13 @@ from diar_client import exit_codes
 from diar_client.decode import decode_file
 from diar_client.display import Display, RecordingLine
 from diar_client.failures import ServerRefused, ServerUnreachable
+from diar_client.finished import Finished
 from diar_client.inputs import Recording
 from diar_client.interrupt import cancel_on_interrupt
-from diar_client.outputs import Finished, Output
+from diar_client.outputs import Output
 from diar_client.recordings import recording_name
+from diar_client.report.keeping import Keeping
+from diar_client.report.sound import Sound
 from diar_client.servers import Servers
 from diar_client.voices import Voice, check_voices, name_speakers
 
@@ -30,13 +33,17 @@ MOST_NAMED = 10
 
 @dataclass
 class Batch:
-    """Recordings to diarize, and what has become of them. wishes: as ``arguments.parse`` gives them."""
+    """Recordings to diarize, and what has become of them. wishes: as ``arguments.parse`` gives them.
+
+    embed_mb: as for ``keep_sound``; None if no output needs the sound.
+    """
 
     recordings: Sequence[Recording]
     outputs: Sequence[Output]
     voices: Sequence[Voice]
     wishes: argparse.Namespace
     display: Display
+    embed_mb: float | None = None
     done: set[int] = field(default_factory=set)
     failures: dict[int, Exception] = field(default_factory=dict)
     end: Exception | None = None  # why no more recordings were begun
@@ -82,9 +89,9 @@ class Batch:
         """Take recordings until there are no more."""
         for position, recording in waiting:
             try:
-                result = await self._diarize(recording, servers, stopped)
+                result, sound = await self._diarize(recording, servers, stopped)
                 for output in self.outputs:
-                    output.write(Finished(position, recording, result))
+                    output.write(Finished(position, recording, result, sound))
             except (BrokenPipeError, *ENDS_ALL):
                 raise
             except Exception as err:
@@ -95,7 +102,9 @@ class Batch:
                 self.done.add(position)
             self.display.finished(len(self.done), len(self.failures), len(self.recordings))
 
-    async def _diarize(self, recording: Recording, servers: Servers, stopped: threading.Event) -> Diarization:
+    async def _diarize(
+        self, recording: Recording, servers: Servers, stopped: threading.Event
+    ) -> tuple[Diarization, Sound | None]:
         wishes, path = self.wishes, recording.path
         options = Options(
             wishes.num_speakers,
@@ -104,19 +113,22 @@ class Batch:
             wishes.file_id if wishes.file_id is not None else recording_name(path),
             wishes.timings,
         )
-        with self.display.recording(recording.output.name) as line:
+        with self.display.recording(recording.output.name) as line, Keeping(self.embed_mb) as keeping:
             result = await servers.diarize(
-                lambda: self._load(path, line, stopped),
+                lambda: self._load(path, line, stopped, keeping),
                 options,
                 wishes.mode,
                 line.blocks if self.display.shows else None,
                 wishes.timeout,
             )
+            sound = await keeping.sound()
         if result.note:
             self.display.warn(result.note, path)
-        return name_speakers(result, self.voices)
+        return name_speakers(result, self.voices), sound
 
-    async def _load(self, path: str, line: RecordingLine, stopped: threading.Event) -> Samples:
+    async def _load(
+        self, path: str, line: RecordingLine, stopped: threading.Event, keeping: Keeping
+    ) -> Samples:
         line.stage("reading")
         decoded = await asyncio.to_thread(
             decode_file, path, channel=self.wishes.channel, watch=lambda num_samples: _check(stopped)
@@ -124,6 +136,7 @@ class Batch:
         for note in decoded.notes:
             self.display.warn(note, path)
         line.stage("diarizing")
+        keeping.begin(decoded.samples)
         return decoded.samples
 
     def _report(self, interrupted: bool) -> int:

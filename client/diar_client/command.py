@@ -21,9 +21,13 @@ from diar_client.formats import FORMATS
 from diar_client.inputs import find_recordings
 from diar_client.live import listen
 from diar_client.outputs import Folder, OneFile, Output
+from diar_client.report.forms import REPORTS, wanted_mb
+from diar_client.report.picture import check_matplotlib
 from diar_client.retry import Patience
 from diar_client.servers import Servers
 from diar_client.voices import load_voices
+
+ONE_FILE = ("rttm", "json", "html", "png")  # options that name a file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,11 +62,11 @@ def guarded(work: Callable[[], int], display: Display) -> int:
 def _diarize(wishes: argparse.Namespace, display: Display) -> int:
     Options(wishes.num_speakers, wishes.min_speakers, wishes.max_speakers)  # refuses what contradicts itself
     recordings = [] if wishes.live else find_recordings(wishes.paths)
-    outputs = _outputs(wishes)
+    outputs, embed_mb = _outputs(wishes), wanted_mb(_names(wishes), wishes.embed)
     voices = load_voices(wishes.speakers) if wishes.speakers else []
     if wishes.live:
-        return listen(wishes, _clients(wishes, display)[0], outputs, voices, display)
-    batch = Batch(recordings, outputs, voices, wishes, display)
+        return listen(wishes, _clients(wishes, display)[0], outputs, voices, display, embed_mb)
+    batch = Batch(recordings, outputs, voices, wishes, display, embed_mb)
     return batch.run(_servers(wishes, display))
 
 
@@ -84,16 +88,23 @@ def _clients(wishes: argparse.Namespace, display: Display) -> list[AsyncDiarizat
 
 def _outputs(wishes: argparse.Namespace) -> list[Output]:
     """Where results go: as the options say, RTTM to standard output if they do not."""
-    outputs: list[Output] = []
+    kinds, outputs = FORMATS | REPORTS, list[Output]()
+    if "png" in _names(wishes):
+        check_matplotlib()
     if wishes.output is not None:
-        formats = [FORMATS[name] for name in wishes.formats or ["rttm"]]
+        formats = [kinds[name] for name in wishes.formats or ["rttm"]]
         outputs.append(Folder(wishes.output, formats, wishes.exclusive))
     elif wishes.formats:
-        outputs.append(OneFile("-", FORMATS[wishes.formats[0]], wishes.exclusive))
-    for path, name in ((wishes.rttm, "rttm"), (wishes.json, "json")):
-        if path:
-            outputs.append(OneFile(path, FORMATS[name], wishes.exclusive))
+        outputs.append(OneFile("-", kinds[wishes.formats[0]], wishes.exclusive))
+    for name in ONE_FILE:
+        if path := getattr(wishes, name):
+            outputs.append(OneFile(path, kinds[name], wishes.exclusive))
     return outputs or [OneFile("-", FORMATS["rttm"], wishes.exclusive)]
+
+
+def _names(wishes: argparse.Namespace) -> list[str]:
+    """The formats and reports that are wanted."""
+    return [*(wishes.formats or []), *(name for name in ONE_FILE if getattr(wishes, name))]
 
 
 if __name__ == "__main__":

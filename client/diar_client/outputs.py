@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from diar.artifacts import replacing
 from diar.errors import SetupError
-from diar.result import Diarization
+from diar_client.finished import Finished
 from diar_client.formats import Format
-from diar_client.inputs import Recording
+from diar_client.report.forms import Report
 
-
-@dataclass(frozen=True)
-class Finished:
-    """A recording and what came of it. position: among all recordings of the run."""
-
-    position: int
-    recording: Recording
-    result: Diarization
+Kind = Format | Report
 
 
 class Output(Protocol):
@@ -40,7 +32,7 @@ class Output(Protocol):
 class Folder:
     """A file for each recording and format, below ``folder``. A file is there as a whole or not at all."""
 
-    def __init__(self, folder: str, formats: Sequence[Format], exclusive: bool) -> None:
+    def __init__(self, folder: str, formats: Sequence[Kind], exclusive: bool) -> None:
         self._folder = Path(folder)
         self._formats = formats
         self._exclusive = exclusive
@@ -56,7 +48,7 @@ class Folder:
             path = path.with_name(path.name + kind.suffix)
             try:
                 with replacing(path) as draft:
-                    draft.write_bytes(kind.render(finished.result, self._exclusive))
+                    draft.write_bytes(_content(kind, finished, self._exclusive, path))
             except OSError as err:
                 raise _cannot_write(path, err) from None
 
@@ -73,7 +65,7 @@ class OneFile:
     The file is replaced when the first result is there, not before.
     """
 
-    def __init__(self, path: str, kind: Format, exclusive: bool) -> None:
+    def __init__(self, path: str, kind: Kind, exclusive: bool) -> None:
         self._path = Path(path)
         self._is_stdout = path == "-"
         self._kind = kind
@@ -86,7 +78,8 @@ class OneFile:
 
     def write(self, finished: Finished) -> None:
         """See ``Output.write``."""
-        self._waiting[finished.position] = self._kind.render(finished.result, self._exclusive)
+        path = None if self._is_stdout else self._path
+        self._waiting[finished.position] = _content(self._kind, finished, self._exclusive, path)
         self._write_ready()
 
     def skip(self, position: int) -> None:
@@ -118,6 +111,12 @@ class OneFile:
             except OSError as err:
                 raise _cannot_write(self._path, err) from None
         self._started = True
+
+
+def _content(kind: Kind, finished: Finished, exclusive: bool, path: Path | None) -> bytes:
+    if isinstance(kind, Format):
+        return kind.render(finished.result, exclusive)
+    return kind.render(finished, exclusive, path)
 
 
 def _cannot_write(path: Path, err: OSError) -> SetupError:
