@@ -30,7 +30,7 @@ MODES = ("auto", "server", "blocks")
 
 
 class AsyncDiarizationClient(AsyncSession):
-    """DiarizationClient for a running event loop; its methods mean the same. See ``AsyncSession``.
+    """Diarizes recordings on a server, for a running event loop. See ``AsyncSession`` for the parameters.
 
     ::
 
@@ -67,7 +67,22 @@ class AsyncDiarizationClient(AsyncSession):
         mode: Mode = "auto",
         progress: Progress | None = None,
     ) -> Diarization:
-        """See ``DiarizationClient.diarize``. progress is called in this event loop."""
+        """Find out who spoke when.
+
+        audio: path of a sound or video file, or (samples,) 16 kHz mono, float in [-1, 1] or int16.
+        num_speakers: the exact count; or min_speakers and max_speakers. file_id: names the recording in RTTM
+        (default: the file's name without extension). channel: of the file, from 0; None averages all.
+        mode: ``server`` sends the whole recording to the model ``diarize``; ``blocks`` sends block after
+        block to the networks and does the rest here, with the same result; ``auto`` does that for recordings
+        that are longer than the server takes. progress: called with blocks done and in all, in
+        the event loop (DiarizationClient: from another thread); with ``server`` over gRPC only, and if the
+        server has the model ``diarize_events``.
+
+        Warns AudioWarning about a file that could be read only in part.
+
+        Raises InvalidAudio, InvalidOption; Overloaded, NetsUnavailable, ServerUnreachable after retries;
+        ServerRefused if it is not a server for this client; Cancelled when ``timeout_s`` is over.
+        """
         options = _options(audio, file_id, num_speakers, min_speakers, max_speakers, timings)
         return await self.diarize_loaded(
             lambda: _load(audio, channel), options, mode, progress, lambda num_samples: self._timeout_s
@@ -112,7 +127,10 @@ class AsyncDiarizationClient(AsyncSession):
         timings: bool = False,
         channel: int | None = None,
     ) -> AsyncBlockRun:
-        """See ``DiarizationClient.blocks``; the answer is for ``async for``, its result to be awaited."""
+        """Diarize in blocks, step by step: iterate over what is returned, then ask for its ``result()``.
+
+        After an error, iterating again goes on with the blocks that are missing. Raises as ``diarize`` does.
+        """
         options = _options(audio, file_id, num_speakers, min_speakers, max_speakers, timings)
         samples = await _load(audio, channel)
         return AsyncBlockRun(
@@ -130,7 +148,17 @@ class AsyncDiarizationClient(AsyncSession):
         file_id: str = "recording",
         timings: bool = False,
     ) -> AsyncStream:
-        """See ``DiarizationClient.stream``; for ``async with``, and its methods are to be awaited."""
+        """Diarize a recording while it is made. Nothing is sent yet.
+
+        latency: seconds until a turn is final in the live view (0.5 to 5); step: between two looks at it;
+        None for the server's own. The speaker counts are for the final result; the live view keeps to the
+        greatest one. ::
+
+            async with client.stream(latency=1.0) as stream:
+                async for update in stream.updates(pieces_of_16_khz_mono):
+                    print(update.committed, update.tentative)
+            print(stream.result.to_rttm())
+        """
         options = _options("", file_id, num_speakers, min_speakers, max_speakers, timings)
         live = {name: value for name, value in (("latency", latency), ("step", step)) if value is not None}
         return AsyncStream(
