@@ -1,4 +1,4 @@
-"""How cost and memory grow with the length of a recording: in one request, and block by block.
+"""How cost and memory grow with the length of a recording: in one request, block by block, and live.
 
 Starts a server of its own for each mode; options after ``--`` go to scripts/serve. Prints seconds by stage,
 the most memory of the server's processes (PSS) and of the client (RSS), and draws them. The longest
@@ -109,7 +109,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="S,S",
         help="default: 600,3600,10800,36000",
     )
-    add("--modes", type=_modes, default=list(MODES), help="default: server,blocks")
+    add("--modes", type=_modes, default=["server", "blocks"], help="default: server,blocks; also stream")
     add("--engines-dir", type=Path, default=Path("engines"), metavar="DIR")
     add("--serve", type=Path, default=Path("scripts/serve"), metavar="COMMAND")
     add("--json", type=Path, metavar="FILE", help="write the report there, too")

@@ -8,7 +8,7 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-MODES = ("server", "blocks")
+MODES = ("server", "blocks", "stream")
 
 
 def row(
@@ -17,7 +17,7 @@ def row(
     """One recording's figures. base_pss_mb: of the server before its first recording.
 
     >>> figures = row("blocks", 120.0, {"wall_s": 3.0, "cpu_s": 0.5, "peak_rss_mb": 200.0, "speakers": 2,
-    ...     "turns": 9, "stages": {"blocks": 2.5}}, 3.5, 900.0, 850.0)
+    ...     "turns": 9, "last_sample": 0, "result_sha256": "", "stages": {"blocks": 2.5}}, 3.5, 900.0, 850.0)
     >>> figures["wall_s_per_minute"], figures["cpu_s_per_minute"], figures["pcm_mb"]
     (1.5, 2.0, 3.84)
     """
@@ -30,6 +30,8 @@ def row(
         "stages_s": {stage: round(seconds, 3) for stage, seconds in answer["stages"].items()},
         "speakers": answer["speakers"],
         "turns": answer["turns"],
+        "last_sample": answer["last_sample"],
+        "result_sha256": answer["result_sha256"],
         "client_peak_rss_mb": round(answer["peak_rss_mb"], 1),
         "server_peak_pss_mb": round(server_pss_mb, 1),
         "server_base_pss_mb": round(base_pss_mb, 1),
