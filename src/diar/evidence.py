@@ -102,9 +102,10 @@ def merge_clusters(
     """Merge groups greedily, best pair first.
 
     bounds: least and greatest number of clusters of at least ``min_cluster_s`` clean seconds. Merging stops
-    when no pair speaks for one speaker; clusters that are mixtures of two longer ones are then set aside.
-    Merging goes on beyond that until at most the greatest number is left. Neither takes one of the counted
-    clusters away when only the least number is left, and no cluster merges when there are no more in all.
+    when no pair speaks for one speaker; clusters that are mixtures of two longer ones are then set aside. If
+    more than the greatest number count, those are merged that are least unlike for their length. Nothing of
+    this takes one of the counted clusters away when only the least number is left, and no cluster merges when
+    there are no more in all.
     Returns (group,) the cluster of each group and (speaker,) the clusters that count as speakers, ascending.
     """
     least, most = bounds
@@ -117,8 +118,10 @@ def merge_clusters(
             state.set_blends_aside(max(least, 1))
             sifted = True
             continue
-        if score <= 0 and (most is None or counted.sum() <= most):
-            break
+        if score <= 0:
+            if most is None or counted.sum() <= most:
+                break
+            i, j = state.cheapest_pair()
         if counted.sum() <= least and counted[i] and counted[j]:
             break
         state.merge(i, j)
@@ -162,6 +165,19 @@ class _Merger:
         i = int(self._best.argmax())
         j = int(self._partner[i])
         return float(self._best[i]), min(i, j), max(i, j)
+
+    def cheapest_pair(self) -> tuple[int, int]:
+        """Of the clusters that count the two, lower index first, that it costs least to take for one.
+
+        The cost is what the score lacks to zero times the seconds of the shorter one: evidence is capped, but
+        not how much speech gets a wrong name. Ties go to the lowest indices.
+        """
+        counted = np.flatnonzero(self.counted())
+        one, two = np.triu_indices(len(counted), 1)
+        i, j = counted[one], counted[two]
+        cost = -self._scores[i, j] * np.minimum(self.evidence.seconds[i], self.evidence.seconds[j])
+        best = int(cost.argmin())
+        return int(i[best]), int(j[best])
 
     def merge(self, i: int, j: int) -> None:
         """Make cluster j a part of cluster i."""

@@ -73,6 +73,9 @@ class Direct:
         excess = max(0, together / max(len(i), len(j)) - self.constants.f0)
         return gain - self.constants.lambda_ * excess
 
+    def cost(self, pair):
+        return -self.score(*pair) * min(map(self.seconds_of, pair))
+
     def posterior(self, cluster):
         v, m = self.vm(self.rows(cluster))
         return m / (1 / self.constants.b + v), 1 / (1 / self.constants.b + v)
@@ -120,8 +123,10 @@ class Direct:
                 aside = self.blends(clusters, count - least)
                 clusters = [c for c in clusters if c not in aside]
                 continue
-            if self.score(one, two) <= 0 and (most is None or count <= most):
-                break
+            if self.score(one, two) <= 0:
+                if most is None or count <= most:
+                    break
+                one, two = min(combinations(filter(self.is_long, clusters), 2), key=self.cost)
             if count <= least and self.is_long(one) and self.is_long(two):
                 break
             clusters = [c for c in clusters if c not in (one, two)] + [one | two]
@@ -254,3 +259,10 @@ def test_without_the_side_by_side_term_only_the_voices_count(constants):
     blind = msgspec.structs.replace(constants, lambda_=0.0)
     apart = (*rows[:2], np.arange(len(rows[0])), rows[3])
     assert merged(rows, blind, (1, None)) == merged(apart, blind, (1, None))
+
+
+def test_one_speaker_too_many_costs_the_shortest_its_name_rather_than_a_long_one(constants):
+    directions = np.array([[1.0, 0.0, 0.0], [0.55, np.sqrt(1 - 0.55**2), 0.0], [0.2, 0.0, np.sqrt(1 - 0.04)]])
+    rows = directions, np.array([300.0, 300.0, 10.0]), np.arange(3), np.arange(3)
+    assert len(merged(rows, constants, (1, None))[1]) == 3
+    assert merged(rows, constants, (1, 2))[1] == [frozenset([0, 2]), frozenset([1])]
