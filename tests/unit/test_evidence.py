@@ -262,7 +262,7 @@ def test_without_the_side_by_side_term_only_the_voices_count(constants):
 
 
 def test_one_speaker_too_many_costs_the_shortest_its_name_rather_than_a_long_one(constants):
-    directions = np.array([[1.0, 0.0, 0.0], [0.55, np.sqrt(1 - 0.55**2), 0.0], [0.2, 0.0, np.sqrt(1 - 0.04)]])
+    directions = np.array([[1.0, 0.0, 0.0], [0.4, np.sqrt(1 - 0.4**2), 0.0], [0.2, 0.0, np.sqrt(1 - 0.04)]])
     rows = directions, np.array([300.0, 300.0, 10.0]), np.arange(3), np.arange(3)
     assert len(merged(rows, constants, (1, None))[1]) == 3
     assert merged(rows, constants, (1, 2))[1] == [frozenset([0, 2]), frozenset([1])]
