@@ -120,5 +120,6 @@ class Streams:
 def expired(key: StreamId) -> StreamExpired:
     """The error for a piece of a stream that is not there."""
     return StreamExpired(
-        "E_STREAM_UNKNOWN", f"no stream {key} here: it has ended, or sent nothing for too long; start anew"
+        "E_STREAM_UNKNOWN",
+        f"no stream {key} here: it ended, was silent too long, or its server was started anew",
     )
