@@ -9,6 +9,7 @@ from time import monotonic, sleep
 
 import numpy as np
 import pytest
+from diar_client import DiarizationClient
 from health import meeting, seconds_until, stubs
 from live import start_and_wait
 from scripted_repository import edit, scripted_repository
@@ -267,13 +268,15 @@ def test_script_measures_streams_in_real_time(scripted, capsys):
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_recording_in_random_pieces_ends_with_the_bytes_of_diarize(server, grpc, dev, name):
-    wire = LiveWire("grpc", server)
+def test_whole_block_by_block_and_in_random_pieces_the_bytes_are_the_same(server, grpc, dev, name):
+    samples, wire = dev[name], LiveWire("grpc", server)
+    whole = grpc.diarize(samples)
     try:
-        samples = dev[name]
-        assert wire.stream_all(samples, random_pieces(len(samples), 7), live=False) == grpc.diarize(samples)
+        assert wire.stream_all(samples, random_pieces(len(samples), 7), live=False) == whole
     finally:
         wire.close()
+    with DiarizationClient(f"grpc://127.0.0.1:{server.ports[1]}") as client:
+        assert client.diarize(samples, mode="blocks").to_json() == whole
 
 
 def test_live_view_of_a_recording_names_two_speakers(server, speech):
