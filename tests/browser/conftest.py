@@ -7,6 +7,7 @@ import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,6 @@ from diar_client.report import to_html
 
 from diar.result import Diarization, Speaker
 from diar.turns import Turn
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright")
 
 SECOND = 16_000
 LIMIT_S = 20
@@ -28,16 +27,17 @@ TURNS = (
     Turn(20 * SECOND, 29 * SECOND + 33, NAMES[0], 0.876),
 )
 FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync --autoplay-policy=no-user-gesture-required"
-).split()
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--autoplay-policy=no-user-gesture-required",
+)
 
 
 @dataclass
 class Shown:
-    """A page in a tab of its own. wrong: what it has complained of; asked: what it has asked the network for."""
+    """A page in a tab of its own. wrong: its complaints; asked: what it has asked the network for."""
 
-    tab: "sync_api.Page"
+    tab: Any  # playwright.sync_api.Page
     wrong: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
@@ -91,6 +91,7 @@ def chromium():
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("no chromium: apt install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser

@@ -259,7 +259,7 @@ LEAST_CONTRAST = """(() => {
       if (colour.startsWith("rgb(")) return colour;
     }
   };
-  const texts = "h1, h2, p, th, td, dt, dd, small, bdi, .share, .caption, .turn span, button, input, select, kbd";
+  const texts = "h1, h2, p, th, td, dt, dd, small, .share, .caption, .turn *, button, input, select, kbd";
   const seen = [...document.querySelectorAll(texts)].filter(
     (element) => element.offsetParent && (element.value || element.textContent.trim()) && !element.disabled,
   );

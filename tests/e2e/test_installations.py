@@ -83,6 +83,10 @@ def test_installed_package_serves_the_same_far_from_the_checkout(elsewhere, serv
     environment, repository = elsewhere
     where = [environment / "bin" / "python", "-c", "import diar, sys; print(diar.__file__)"]
     assert subprocess.check_output(where, text=True, cwd="/").startswith(str(environment))
+    page = "from diar_client.report.page import asset; print(len(asset('page.html')))"
+    assert (
+        int(subprocess.check_output([environment / "bin" / "python", "-c", page], text=True, cwd="/")) > 1000
+    )
     served = serve("--model-repository", repository, python_folder=environment)
     short = speech[: 12 * 16_000]
     assert connect("grpc", served).diarize(short) == grpc.diarize(short)
