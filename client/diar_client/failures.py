@@ -47,6 +47,7 @@ NO_SHARED_MEMORY = (
 )
 RESTRICTED = "is restricted, expecting header"
 LOST_SEQUENCE = "must specify the START flag"
+LATE = "E_CANCELLED_DEADLINE"
 RETRYABLE = (Overloaded, NetsUnavailable, ServerUnreachable)
 
 
@@ -82,4 +83,4 @@ def server_error(url: str, code: str, message: str) -> DiarError:
 
 def no_answer_in_time(url: str) -> Cancelled:
     """The error for a deadline that passed on this side."""
-    return Cancelled("E_CANCELLED_DEADLINE", f"no answer from {url} before the time-out")
+    return Cancelled(LATE, f"no answer from {url} before the time-out")

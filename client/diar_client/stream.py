@@ -21,12 +21,13 @@ from diar.tensors import AUDIO, DIARIZE_STREAM, EMBEDDINGS, PCM, RESULT
 from diar.turns import Turn
 from diar_client.connection import Connection, InSequence, Parameters, Tensor
 from diar_client.decode import as_samples
-from diar_client.failures import RETRYABLE, ServerRefused
+from diar_client.failures import LATE, RETRYABLE, ServerRefused, ServerUnreachable
 from diar_client.retry import Deadline, Patience, persist
 from diar_client.session import Session
 
 PIECE_SAMPLES = 20 * SAMPLE_RATE  # of one request: what is pushed at once may be longer
 LOST_BY_TRITON = "E_STREAM_EXPIRED"
+ANSWER_S, END_ANSWER_S = 60.0, 300.0  # if the model's process dies, what it had taken is never answered
 MAY_HAVE_ARRIVED = (*RETRYABLE, Cancelled)  # failures that do not tell whether the server took a piece
 
 
@@ -161,7 +162,21 @@ class AsyncStream:
     async def _request(
         self, samples: Samples | None, end: bool, timeout_s: float | None
     ) -> dict[str, Tensor]:
-        """Once. Triton forgets a sequence with its END, even one that failed: then START goes on with it."""
+        """Once, and not for longer than an answer can take."""
+        most_s = END_ANSWER_S if end else ANSWER_S
+        if timeout_s is not None and timeout_s <= most_s:
+            return await self._request_once(samples, end, timeout_s)
+        try:
+            return await self._request_once(samples, end, most_s)
+        except Cancelled as err:
+            if err.word != LATE:
+                raise
+        raise ServerUnreachable.at(self._connection.url, f"none within {most_s:.0f} s")
+
+    async def _request_once(
+        self, samples: Samples | None, end: bool, timeout_s: float | None
+    ) -> dict[str, Tensor]:
+        """Triton forgets a sequence with its END, even one that failed: then START goes on with it."""
         try:
             return await self._infer(samples, not self._started, end, timeout_s)
         except StreamExpired as err:

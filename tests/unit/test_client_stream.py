@@ -1,6 +1,7 @@
 """Streams, and progress from diarize_events, against the stand-in."""
 
 import asyncio
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +9,14 @@ from diar_client import AsyncDiarizationClient, DiarizationClient, Patience, Ser
 from kserve_stand_in import Refusal
 from scripted_server import scripted_server
 
-from diar.errors import InvalidAudio, InvalidOption, NetsUnavailable, Overloaded, StreamExpired
+from diar.errors import (
+    Cancelled,
+    InvalidAudio,
+    InvalidOption,
+    NetsUnavailable,
+    Overloaded,
+    StreamExpired,
+)
 
 QUICK = Patience(retries=3, first_wait_s=0.01)
 CHANGING = ("sequence_start", "sequence_end", "first_sample")
@@ -150,6 +158,30 @@ def test_piece_that_could_not_be_sent_goes_before_the_next_one(server, client, s
         turns += [turn for piece in others for turn in stream.push(piece).committed]
     assert stream.result.to_json() == client.diarize(speech, mode="server").to_json()
     assert_seamless(turns, len(speech) - 16_000)
+
+
+def test_piece_that_is_never_answered_is_sent_again(server, client, speech, monkeypatch):
+    monkeypatch.setattr("diar_client.stream.ANSWER_S", 0.3)
+    answer, silent = server.models["diarize_stream"], iter([False, True, False, False])
+
+    def now_and_then(call):
+        answered = answer(call)
+        if next(silent, False):
+            time.sleep(1.0)
+        return answered
+
+    server.models["diarize_stream"] = now_and_then
+    with client.stream() as stream:
+        turns = [turn for piece in pieces(speech, 300_000) for turn in stream.push(piece).committed]
+    assert stream.result.to_json() == client.diarize(speech, mode="server").to_json()
+    assert_seamless(turns, len(speech) - 16_000)
+
+
+def test_time_out_of_a_piece_is_the_callers(server, url, speech):
+    server.models["diarize_stream"] = lambda call: time.sleep(1.0)
+    with DiarizationClient(url, timeout_s=0.1, patience=QUICK) as client, pytest.raises(Cancelled):
+        client.stream().push(speech[:1000])
+    assert len(server.calls) == 1
 
 
 def test_refused_start_is_not_kept(server, client, speech):
