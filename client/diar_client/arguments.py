@@ -18,7 +18,8 @@ DEFAULT_VOICES = "voices"
 WIDTH = 100
 USAGE = """diarize [options] PATH ...              recordings, and folders of them
        diarize --live [options] FILE|-         standard input as it comes, or a file in real time
-       diarize enroll [options] NAME FILE ...  keep a voice, to be known again with --speakers"""
+       diarize enroll [options] NAME FILE ...  keep a voice, to be known again with --speakers
+       diarize report [options] JSON [FILE]    a page or picture of a result that was kept as JSON"""
 EXAMPLES = """examples:
   diarize meeting.mp3                          RTTM to standard output
   diarize --num 2 -f rttm,srt -o results call.wav interviews/
@@ -32,7 +33,7 @@ exit codes: 0 all done, 1 anything else, 2 usage, 3 a recording, 4 an option, 5 
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line of everything but ``enroll``; ends the process with 2 for wrong usage."""
+    """The command line without ``enroll`` or ``report``; ends the process with 2 for wrong usage."""
     parser = diarize_parser()
     wishes = parser.parse_intermixed_args(arguments)
     wishes.urls = wishes.urls or [DEFAULT_URL]
@@ -80,6 +81,25 @@ def parse_enroll(arguments: Sequence[str]) -> argparse.Namespace:
     _add_messages(parser)
     wishes = parser.parse_intermixed_args(arguments)
     wishes.urls = wishes.urls or [DEFAULT_URL]
+    return wishes
+
+
+def parse_report(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line behind ``report``."""
+    parser = argparse.ArgumentParser(
+        prog="diarize report",
+        description="A page or a picture of a result that was kept as JSON (-f json). No server is asked.",
+    )
+    parser.add_argument("result", metavar="JSON", help="the kept result")
+    parser.add_argument("recording", nargs="?", metavar="FILE", help="the recording; without it: no sound")
+    parser.add_argument("--channel", type=int, metavar="N", help="take this one, from 0 (default: average)")
+    parser.add_argument("--file-id", metavar="ID", help="what it is called (default: the file's name)")
+    parser.add_argument("--exclusive", action="store_true", help="one speaker at a time")
+    _add_reports(parser)
+    _add_messages(parser)
+    wishes = parser.parse_intermixed_args(arguments)
+    if not (wishes.html or wishes.png):
+        parser.error("expected --html FILE or --png FILE")
     return wishes
 
 
@@ -149,6 +169,13 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-o", "--output", metavar="DIR", help="a file for each recording and format there")
     group.add_argument("--rttm", metavar="FILE", help="all recordings in one file, - for standard output")
     group.add_argument("--json", metavar="FILE", help="the same as RESULT documents, one a line")
+    _add_reports(group)
+    group.add_argument("--exclusive", action="store_true", help="one speaker at a time (JSON has both)")
+    group.add_argument("--file-id", metavar="ID", help="name in RTTM and CSV (default: the file's name)")
+    group.add_argument("--timings", action="store_true", help="add seconds by stage to the JSON")
+
+
+def _add_reports(group: argparse._ActionsContainer) -> None:
     group.add_argument("--html", metavar="FILE", help="a page to look at, listen to and name speakers in")
     group.add_argument("--png", metavar="FILE", help="a picture; wants matplotlib")
     group.add_argument(
@@ -158,9 +185,6 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
         metavar="MB",
         help="most sound inside the page, else it plays the file (%(default)g: 2.8 h)",
     )
-    group.add_argument("--exclusive", action="store_true", help="one speaker at a time (JSON has both)")
-    group.add_argument("--file-id", metavar="ID", help="name in RTTM and CSV (default: the file's name)")
-    group.add_argument("--timings", action="store_true", help="add seconds by stage to the JSON")
 
 
 def _add_live(parser: argparse.ArgumentParser) -> None:

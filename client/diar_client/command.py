@@ -13,7 +13,7 @@ from diar.options import Options
 from diar_client import exit_codes
 from diar_client.access import read_key_file
 from diar_client.aio import AsyncDiarizationClient
-from diar_client.arguments import parse, parse_enroll
+from diar_client.arguments import parse, parse_enroll, parse_report
 from diar_client.batch import Batch
 from diar_client.display import Display
 from diar_client.enroll import enroll
@@ -21,6 +21,7 @@ from diar_client.formats import FORMATS
 from diar_client.inputs import find_recordings
 from diar_client.live import listen
 from diar_client.outputs import Folder, OneFile, Output
+from diar_client.report.again import report
 from diar_client.report.forms import REPORTS, wanted_mb
 from diar_client.report.picture import check_matplotlib
 from diar_client.retry import Patience
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["enroll"]:
         wishes, work = parse_enroll(arguments[1:]), _enroll
+    elif arguments[:1] == ["report"]:
+        wishes, work = parse_report(arguments[1:]), report
     else:
         wishes, work = parse(arguments), _diarize
     display = Display(wishes.quiet, wishes.json_errors)

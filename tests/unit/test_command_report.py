@@ -97,3 +97,20 @@ def test_live_recording_becomes_a_page_with_its_sound(diarize, tmp_path):
     assert diarize("--live", "a.wav", "--html", "live.html")[0] == 0
     data = page_data(tmp_path / "live.html")
     assert (data["sound"], data["duration"]) == ("embedded", 2.0)
+
+
+def test_kept_result_becomes_the_same_page_without_a_server(diarize, tmp_path):
+    diarize("a.wav", "--json", "a.json", "--html", "a.html")
+    assert command.main(["report", "a.json", "a.wav", "--html", "again.html", "--png", "again.png"]) == 0
+    assert (tmp_path / "again.html").read_bytes() == (tmp_path / "a.html").read_bytes()
+    assert (tmp_path / "again.png").read_bytes().startswith(b"\x89PNG")
+    assert command.main(["report", "a.json", "--html", "turns.html"]) == 0
+    assert page_data(tmp_path / "turns.html")["sound"] == "none"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": 2}', '{"schema": 1}', "{}\n{}"])
+def test_anything_but_a_kept_result_is_refused(diarize, tmp_path, text, capfd):
+    (tmp_path / "no.json").write_text(text)
+    assert command.main(["report", "no.json", "--html", "no.html"]) == 1
+    assert capfd.readouterr().err.startswith("diarize: no.json: not one RESULT document: ")
+    assert not (tmp_path / "no.html").exists()
