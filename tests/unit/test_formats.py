@@ -12,6 +12,7 @@ from diar_client.formats import FORMATS
 from praatio import textgrid
 from pyannote.database.util import load_rttm
 
+from diar.options import Options
 from diar.result import Diarization, Speaker
 from diar.turns import Turn, seconds
 
@@ -72,6 +73,13 @@ def test_rttm_is_read_by_pyannote(result, write):
     ]
     names = ["_".join(turn.speaker.split()) for turn in result.turns]
     assert sorted(read) == sorted((*t, n) for t, n in zip(milliseconds(result.turns), names, strict=True))
+
+
+@pytest.mark.parametrize("file_id", ["two words", "Zoë 李 雷", "..", "../x\ty", "a\nSPEAKER b"])
+def test_any_file_id_is_one_word_in_rttm(write, file_id):
+    turns = [Turn(0, 16_000, NAMES[0])]
+    named = diarization(turns, file_id=Options(file_id=file_id).file_id)
+    assert list(load_rttm(write(named, "rttm"))) == ["_".join(file_id.split())]
 
 
 def test_srt_is_read_by_pysubs2(result, write):
