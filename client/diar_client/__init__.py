@@ -8,6 +8,7 @@ from diar_client.blocks import AsyncBlockRun, BlockDone, BlockRun
 from diar_client.client import DiarizationClient
 from diar_client.decode import AudioWarning, decode_file
 from diar_client.failures import ServerRefused, ServerUnreachable
+from diar_client.report import to_html, to_png
 from diar_client.retry import Patience
 from diar_client.stream import AsyncStream, LiveUpdate, Stream
 
@@ -29,4 +30,6 @@ __all__ = [
     "Stream",
     "Turn",
     "decode_file",
+    "to_html",
+    "to_png",
 ]

@@ -14,6 +14,7 @@ import pytest
 from diar_client.report import to_html
 
 from diar.result import Diarization, Speaker
+from diar.tools.screenshots import FLAGS
 from diar.turns import Turn
 
 SECOND = 16_000
@@ -25,11 +26,6 @@ TURNS = (
     Turn(10 * SECOND, 14 * SECOND, NAMES[2], 0.0),
     Turn(15 * SECOND, 15 * SECOND + 777, NAMES[1], 0.5),
     Turn(20 * SECOND, 29 * SECOND + 33, NAMES[0], 0.876),
-)
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    "--autoplay-policy=no-user-gesture-required",
 )
 
 
@@ -93,7 +89,7 @@ def chromium():
         pytest.skip("no chromium: apt install chromium")
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser
         browser.close()
 

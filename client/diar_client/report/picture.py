@@ -30,7 +30,8 @@ _LANE_IN, _LANES_IN = 0.28, 12.0  # height of a lane, and of all of them at most
 _WAVE_IN, _AXIS_IN, _TITLE_IN, _LABELS_IN, _EDGE_IN = 0.75, 0.35, 0.4, 1.35, 0.3
 _STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
 _MOST_TICKS = 12
-_MOST_LETTERS = 18
+_LONG_S = 900.0  # from here on turns are narrower than pixels, and drawn as solid as the share they fill
+_MOST_LETTERS = 15
 _INK, _SOFT, _TRACK = "#1b1f26", "#596273", "#f1f3f6"
 
 
@@ -84,16 +85,17 @@ def picture(
 def _draw_lanes(axes: Axes, turns: Sequence[Turn], labels: Sequence[str], statistics: Statistics) -> None:
     from matplotlib.colors import to_rgba
 
+    snap = False if statistics.num_samples > _LONG_S * SAMPLE_RATE else None
     both = [(start / SAMPLE_RATE, (end - start) / SAMPLE_RATE) for start, end in statistics.overlaps]
     if both:
-        axes.broken_barh(both, (-0.5, len(labels)), facecolors=to_rgba(_SOFT, 0.12), linewidth=0)
+        axes.broken_barh(both, (-0.5, len(labels)), facecolors=to_rgba(_SOFT, 0.12), linewidth=0, snap=snap)
     for lane, label in enumerate(labels):
         axes.axhline(lane, color=_TRACK, zorder=0)
         own = [turn for turn in turns if turn.speaker == label]
         spans = [(turn.start / SAMPLE_RATE, (turn.end - turn.start) / SAMPLE_RATE) for turn in own]
         colours = [to_rgba(colour(lane), opacity(turn.confidence)) for turn in own]
         if own:
-            axes.broken_barh(spans, (lane - 0.36, 0.72), facecolors=colours, linewidth=0)
+            axes.broken_barh(spans, (lane - 0.36, 0.72), facecolors=colours, linewidth=0, snap=snap)
     axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
     shares = [
         f"{_line(speaker.label, _MOST_LETTERS)}  {speaker.share:.0%}" for speaker in statistics.speakers

@@ -15,6 +15,8 @@ const turns = JSON.parse(resultText)[data.turns].map((turn) => ({
 const ordered = [...turns].sort((one, other) => one.start - other.start || one.end - other.end);
 const turnsOf = data.labels.map((label, speaker) => ordered.filter((turn) => turn.speaker === speaker));
 
+const overlaps = data.overlaps.map(([start, end]) => ({ start: start * 1000, end: end * 1000 }));
+
 const clamp = (value, least, most) => Math.min(Math.max(value, least), most);
 
 // The first index at which `holds` is true; it is false before and true after. `length` if nowhere.

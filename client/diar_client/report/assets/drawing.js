@@ -1,6 +1,7 @@
 // The tracks on canvas, only what is to be seen of them: cost does not grow with the number of turns.
 const RULER_STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400];
 const LABEL_PIXELS = 76; // from one label of the ruler to the next, at least
+const DENSE_S = 0.5; // from so many seconds in a pixel on, columns are drawn instead of turns
 const lanes = [...document.querySelectorAll(".lane[data-speaker]")];
 const tracks = lanes.map((lane) => lane.querySelector("canvas"));
 
@@ -18,6 +19,27 @@ function blank(canvas) {
 
 const opacity = (confidence) => data.lightest + (1 - data.lightest) * confidence;
 
+// Where turns are narrower than pixels: each column as solid as the share of it that they fill (its root, so that
+// little is not nothing). `list`: {start, end} in milliseconds; the canvas shows `from` to `to` seconds.
+function drawShares(context, list, from, to, width, top, height) {
+  const perPixel = ((to - from) * 1000) / width;
+  const shares = new Float32Array(Math.ceil(width) + 1);
+  for (const { start, end } of list) {
+    const first = Math.max(Math.floor((start - from * 1000) / perPixel), 0);
+    const last = Math.min(Math.floor((end - from * 1000) / perPixel), shares.length - 1);
+    for (let column = first; column <= last; column++) {
+      const begin = from * 1000 + column * perPixel;
+      shares[column] += Math.max(Math.min(end, begin + perPixel) - Math.max(start, begin), 0) / perPixel;
+    }
+  }
+  shares.forEach((share, column) => {
+    if (!share) return;
+    context.globalAlpha = Math.min(Math.sqrt(share), 1);
+    context.fillRect(column, top, 1, height);
+  });
+  context.globalAlpha = 1;
+}
+
 // Those of `list` (by start) that begin before the view's end; `longest` says how far back one may reach into it.
 function* seen(list, longest) {
   const from = (view.start - longest) * 1000;
@@ -32,13 +54,19 @@ const longestOf = turnsOf.map((list) => list.reduce((most, turn) => Math.max(mos
 function drawLane(speaker) {
   const { context, width, height } = blank(tracks[speaker]);
   const colour = context.fillStyle;
+  const own = seen(turnsOf[speaker], longestOf[speaker]);
+  if (pixelsPerSecond() * DENSE_S < 1) {
+    drawShares(context, own, view.start, view.end, width, 4, height - 8);
+    return;
+  }
   context.fillStyle = colourOf(byId("overlap"));
   context.globalAlpha = 0.13;
-  for (const [start, end] of seenOverlaps()) {
-    context.fillRect(xOf(start), 0, Math.max(xOf(end) - xOf(start), 1), height);
+  for (const { start, end } of seenOverlaps()) {
+    const x = xOf(start / 1000);
+    context.fillRect(x, 0, Math.max(xOf(end / 1000) - x, 1), height);
   }
   context.fillStyle = colour;
-  for (const turn of seen(turnsOf[speaker], longestOf[speaker])) {
+  for (const turn of own) {
     const begin = Math.max(xOf(turn.start / 1000), -9);
     const wide = Math.max(Math.min(xOf(turn.end / 1000), width + 9) - begin, 1.5);
     context.globalAlpha = opacity(turn.confidence);
@@ -49,17 +77,22 @@ function drawLane(speaker) {
 }
 
 function* seenOverlaps() {
-  const list = data.overlaps; // they do not overlap each other, so their ends ascend, too
-  for (let at = firstIndex(list.length, (index) => list[index][1] >= view.start); at < list.length; at++) {
-    if (list[at][0] > view.end) return;
+  const list = overlaps; // they do not overlap each other, so their ends ascend, too
+  for (let at = firstIndex(list.length, (index) => list[index].end >= view.start * 1000); at < list.length; at++) {
+    if (list[at].start > view.end * 1000) return;
     yield list[at];
   }
 }
 
 function drawOverlap() {
-  const { context, height } = blank(byId("overlap"));
-  for (const [start, end] of seenOverlaps()) {
-    context.fillRect(xOf(start), 0, Math.max(xOf(end) - xOf(start), 1.5), height);
+  const { context, width, height } = blank(byId("overlap"));
+  if (pixelsPerSecond() * DENSE_S < 1) {
+    drawShares(context, seenOverlaps(), view.start, view.end, width, 0, height);
+    return;
+  }
+  for (const { start, end } of seenOverlaps()) {
+    const x = xOf(start / 1000);
+    context.fillRect(x, 0, Math.max(xOf(end / 1000) - x, 1.5), height);
   }
 }
 
@@ -67,13 +100,17 @@ function drawRuler() {
   const { context, width, height } = blank(byId("ruler"));
   const scale = pixelsPerSecond();
   const step = RULER_STEPS.find((seconds) => seconds * scale >= LABEL_PIXELS) || RULER_STEPS.at(-1);
+  let free = 0; // from here on there is no label yet
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   for (let index = Math.ceil(view.start / step); index * step <= view.end; index++) {
     const x = xOf(index * step);
     context.fillRect(x, height - 6, 1, 6);
     const text = clockText(index * step, step < 1 ? 1 : 0);
     const wide = context.measureText(text).width + 4;
-    context.fillText(text, x + wide < width ? x + 4 : x - wide, height - 6);
+    const begin = x + wide < width ? x + 4 : x - wide;
+    if (begin < free) continue;
+    context.fillText(text, begin, height - 6);
+    free = begin + wide + 4;
   }
 }
 
@@ -84,11 +121,7 @@ function drawOverview() {
   const row = (height - 6) / Math.max(tracks.length, 1);
   tracks.forEach((track, speaker) => {
     context.fillStyle = colourOf(track);
-    for (const turn of turnsOf[speaker]) {
-      const x = (turn.start / 1000 / duration) * width;
-      const wide = Math.max(((turn.end - turn.start) / 1000 / duration) * width, 0.7);
-      context.fillRect(x, 3 + speaker * row, wide, Math.max(row - 0.5, 0.5));
-    }
+    drawShares(context, turnsOf[speaker], 0, duration, width, 3 + speaker * row, Math.max(row - 0.5, 0.5));
   });
   context.strokeStyle = ink;
   context.lineWidth = 1.5;

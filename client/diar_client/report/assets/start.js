@@ -54,6 +54,7 @@ byId("timeline").addEventListener("pointerleave", showTip);
 byId("timeline").addEventListener("wheel", onWheel, { passive: false });
 document.addEventListener("keydown", onKey);
 list.addEventListener("scroll", drawRows);
+new ResizeObserver(drawRows).observe(list);
 only.addEventListener("change", fillList);
 
 byId("play").onclick = playOrPause;

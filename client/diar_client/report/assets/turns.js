@@ -45,13 +45,13 @@ function rowOf(turn) {
   return row;
 }
 
-// Mark the turn that began last before `seconds` and still runs; keep it in sight while the sound plays.
+// Mark the turn that began last before `seconds` and still runs, and keep it in sight unless somebody is in the list.
 function markTurn(seconds) {
   const after = firstIndex(listed.length, (index) => listed[index].start > seconds * 1000);
   const turn = after && listed[after - 1].end > seconds * 1000 ? listed[after - 1] : undefined;
   if (turn === current) return;
   current = turn;
-  if (turn && player.isPlaying() && !list.matches(":hover")) {
+  if (turn && !list.matches(":hover")) {
     const top = (after - 1) * ROW_PIXELS;
     if (top < list.scrollTop || top + ROW_PIXELS > list.scrollTop + list.clientHeight) {
       list.scrollTop = top - list.clientHeight / 3;
