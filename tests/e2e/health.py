@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 from time import monotonic, sleep
 
 import numpy as np
@@ -10,6 +11,8 @@ import psutil
 from diar.supervise.stubs import find_stubs
 
 MINUTE = 60 * 16_000
+# A busy machine may take so many times what is promised; DIAR_TIME_SLACK=1 holds it to its word.
+TIME_SLACK = float(os.environ.get("DIAR_TIME_SLACK", "3"))
 HANGS, HANGS_ONCE, OUT_OF_MEMORY = (
     -29491,
     -26214,
@@ -42,11 +45,11 @@ def is_ready(served):
         return False
 
 
-def seconds_until(condition, limit_s):
-    """Seconds until ``condition`` holds; fails after ``limit_s``."""
-    start = monotonic()
+def seconds_until(condition, promised_s):
+    """Seconds until ``condition`` holds; fails after TIME_SLACK times ``promised_s``."""
+    start, limit_s = monotonic(), TIME_SLACK * promised_s
     while not condition():
-        assert monotonic() - start < limit_s, f"not within {limit_s} s"
+        assert monotonic() - start < limit_s, f"not within {limit_s:g} s"
         sleep(0.05)
     return monotonic() - start
 

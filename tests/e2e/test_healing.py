@@ -24,8 +24,6 @@ from live import start_and_wait
 from running import Running
 from scripted_repository import scripted_repository
 
-pytestmark = pytest.mark.slow  # its limits are seconds, which a busy machine does not keep
-
 FRONT = ("diarize", "diarize_events", "diarize_file", "diarize_stream")
 LOST = 'diar_blocks_lost_total{model="diar_nn_g0"}'
 
@@ -94,7 +92,7 @@ def test_networks_that_hang_are_killed_and_the_block_runs_elsewhere(well, wire):
     def is_healed():
         return heal_count(well, "diar_nn_g0") + heal_count(well, "diar_nn_g1") > heals and is_ready(well)
 
-    assert seconds_until(is_healed, 15) < 15
+    seconds_until(is_healed, 15)
     assert running.wait() == undisturbed
 
 
@@ -111,8 +109,23 @@ def test_stub_killed_while_idle_is_healed(well, wire, model):
     expected, heals = wire.diarize(meeting(0.5)), heal_count(well, model)
     victim = stubs(well, model)[0]
     victim.kill()
-    assert seconds_until(lambda: healed(well, model, heals), 10) < 10
+    seconds_until(lambda: healed(well, model, heals), 10)
     assert victim.pid not in [stub.pid for stub in stubs(well, model)]
+    assert wire.diarize(meeting(0.5)) == expected
+
+
+@pytest.mark.parametrize("harm", [psutil.Process.kill, psutil.Process.suspend], ids=["killed", "stopped"])
+def test_stub_harmed_while_it_loads_is_healed(well, wire, harm):
+    expected, heals = wire.diarize(meeting(0.5)), heal_count(well, "diar_nn_g1")
+    victim = stubs(well, "diar_nn_g1")[0]
+    victim.kill()
+
+    def reloading():
+        return [stub for stub in stubs(well, "diar_nn_g1") if stub.pid != victim.pid]
+
+    seconds_until(reloading, 10)
+    harm(reloading()[0])
+    seconds_until(lambda: healed(well, "diar_nn_g1", heals), 20)
     assert wire.diarize(meeting(0.5)) == expected
 
 
@@ -126,7 +139,7 @@ def test_killed_front_stub_is_answered_as_not_healthy_and_the_retry_is_right(wel
     assert [result for result in results if result == expected]  # the other instance went on
     (error,) = [result for result in results if result != expected]
     assert "is not healthy" in error.message()
-    assert seconds_until(lambda: healed(well, "diarize", heals), 15) < 15
+    seconds_until(lambda: healed(well, "diarize", heals), 15)
     assert wire.diarize(samples) == expected
 
 
@@ -134,14 +147,14 @@ def test_server_killed_is_back(well, wire):
     expected = wire.diarize(meeting(0.5))
     tritonserver(well).kill()
     seconds_until(lambda: not is_ready(well), 5)
-    assert seconds_until(lambda: is_ready(well), 30) < 30
+    seconds_until(lambda: is_ready(well), 30)
     assert wire.diarize(meeting(0.5)) == expected
 
 
 def test_server_stopped_is_started_again(well, wire):
     tritonserver(well).suspend()
     seconds_until(lambda: not is_ready(well), 5)
-    assert seconds_until(lambda: is_ready(well), 30) < 30
+    seconds_until(lambda: is_ready(well), 30)
     assert b"SPEAKER" in wire.diarize(meeting(0.5))
 
 

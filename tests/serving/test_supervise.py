@@ -212,7 +212,7 @@ def test_sweep_removes_regions_of_its_own_prefix_only(tmp_path):
             "failed to start HTTP service: Unavailable - Socket '127.0.0.1:1' already in use",
             id="last-words",
         ),
-        pytest.param([], "tritonserver ended before it was ready; see its log", id="nothing-said"),
+        pytest.param([], "tritonserver or a stub ended before it was ready; see its log", id="nothing-said"),
     ],
 )
 def test_start_error_is_the_first_line_that_says_why(lines, expected):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -23,6 +24,8 @@ _POLL_S = 0.1
 _STOP_MARGIN_S = 5.0  # what ending takes on top of the exit timeout
 _QUIET_S = 0.5  # nobody at work for so long: the last answer has left
 _LIVE_EVERY_S, _LIVE_ANSWER_S = 2.0, 5.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ class Keeper:
 
     def _start_again(self, reason: str) -> None:
         """Kill what is left and start anew. Raises SetupError (E_SERVER) if that happens too often."""
-        print(f"tritonserver {reason}; starting it again", file=sys.stderr, flush=True)
+        log.warning("tritonserver %s; starting it again", reason)
         self.status.enter("restarting")
         self._end_watches()
         while not self.stops():
@@ -145,7 +148,7 @@ class Keeper:
                 self._load()
                 return
             except SetupError as err:
-                print(f"tritonserver did not come back: {err.text}", file=sys.stderr, flush=True)
+                log.warning("tritonserver did not come back: %s", err.text)
 
     def _count_start(self, reason: str) -> None:
         now = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import secrets
 import signal
@@ -123,6 +124,7 @@ def announce(addresses: Addresses) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     options = parse_arguments(arguments)
+    logging.basicConfig(format="%(asctime)s supervisor: %(message)s", stream=sys.stderr)
     try:
         with run_folder() as folder:
             serve(options, folder)

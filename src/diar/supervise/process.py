@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -21,6 +21,8 @@ _KEPT_LINES = 2000  # of the log, to find out why a start failed
 _STUB_GRACE_S = 2.0  # an idle stub needs this long to notice that its server is gone
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _LIBC = ctypes.CDLL(None)
+
+log = logging.getLogger(__name__)
 
 
 class TritonServer:
@@ -114,7 +116,7 @@ def end_orphans(grace_s: float) -> None:
     children = psutil.Process().children(recursive=True)
     _, alive = psutil.wait_procs(children, timeout=grace_s)
     for child in alive:
-        print(f"killing stub {child.pid}, which outlived its server", file=sys.stderr)
+        log.warning("killing stub %d, which outlived its server", child.pid)
         child.kill()
     psutil.wait_procs(alive, timeout=grace_s)
 

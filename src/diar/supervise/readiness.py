@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import math
 import re
 import time
 from collections.abc import Callable, Iterable
 
 from diar.errors import SetupError
 from diar.supervise.process import TritonServer
+from diar.supervise.stubs import LOAD_ERROR_S, has_dead_stub
 
 _PROBE_TIMEOUT_S = 2.0
 _POLL_S = 0.1
@@ -35,15 +37,20 @@ def wait_until_ready(
 ) -> bool:
     """Wait until the server is ready: True; False if ``cancelled`` says so first.
 
-    Raises SetupError: E_START with the reason that its log gives if it ends, or if ``timeout_s`` pass.
+    Raises SetupError: E_START with the reason that its log gives if it ends or loses a stub, which it would
+    wait for without end, or if ``timeout_s`` pass.
     """
     deadline = time.monotonic() + timeout_s
+    lost_since = math.inf
     while not cancelled():
         if is_ready(host, port):
             return True
-        if server.exit_code is not None:
+        now = time.monotonic()
+        if has_dead_stub(server.pid):
+            lost_since = min(lost_since, now)
+        if server.exit_code is not None or now - lost_since > LOAD_ERROR_S:
             raise SetupError("E_START", start_error(server.log_lines()))
-        if time.monotonic() > deadline:
+        if now > deadline:
             raise SetupError("E_START", f"tritonserver was not ready within {timeout_s:g} s; see its log")
         time.sleep(_POLL_S)
     return False
@@ -56,7 +63,7 @@ def start_error(lines: Iterable[str]) -> str:
     >>> start_error([line])
     'a did not load: no b'
     """
-    last_words = "tritonserver ended before it was ready; see its log"
+    last_words = "tritonserver or a stub ended before it was ready; see its log"
     for line in lines:
         if match := _LOAD_ERROR.match(line):
             reason = match["reason"].split("\\n\\nAt:")[0].rstrip('"')

@@ -13,6 +13,8 @@ from typing import Literal
 import psutil
 
 State = Literal["running", "stopped", "dead"]
+LOAD_ERROR_S = 5.0  # a stub that could not load its model has ended; so long, and Triton has said why
+_STUB_NAME = "triton_python_b"  # the kernel keeps 15 characters of it
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -54,6 +56,16 @@ def find_stubs(server_pid: int, model: str) -> list[Stub]:
                 if names_model(child.cmdline(), model) and fields is not None and fields[0] not in "ZX":
                     stubs.append(Stub(child.pid, int(fields[19])))
     return stubs
+
+
+def has_dead_stub(server_pid: int) -> bool:
+    """Whether a stub has ended and tritonserver has not noticed yet."""
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(server_pid).children():
+            with suppress(psutil.NoSuchProcess):
+                if child.status() == psutil.STATUS_ZOMBIE and child.name().startswith(_STUB_NAME):
+                    return True
+    return False
 
 
 def names_model(command: Sequence[str], model: str) -> bool:

@@ -6,10 +6,12 @@ the first thing is always a SIGKILL. Only this module ever loads a model.
 
 from __future__ import annotations
 
-import sys
+import logging
+import math
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from diar.board import Board
@@ -17,12 +19,15 @@ from diar.supervise.control import Control, ControlError, NoAnswer
 from diar.supervise.probes import probe_request
 from diar.supervise.repository import Model
 from diar.supervise.status import Status
-from diar.supervise.stubs import Stub, find_stubs
+from diar.supervise.stubs import LOAD_ERROR_S, Stub, find_stubs
 
 _POLL_S = 0.3
 _UNLOAD_S = 20.0
 _NAMED = "E_"
 _NETS_WORD = "E_NETS"
+_PROBES = 2  # without an answer, one after the other: an answer to the first may just have been late
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -139,17 +144,23 @@ class ModelWatch(threading.Thread):
         request = probe_request(self._model)
         if request is None:
             return ""
-        try:
-            self._control.infer(request, self._patience.probe_s)
-        except ControlError as err:
-            if _NAMED not in str(err) and "not healthy" in str(err):
-                return f"a probe was answered: {err}"
-            if _NETS_WORD in str(err) and "nn_models" not in self._model.parameters:
-                return f"a probe was answered: {err}"
-        except NoAnswer as err:
-            if not self._board.at_work(self._model.name):
-                return f"no answer to a probe within {self._patience.probe_s:g} s ({err})"
-        return ""
+        problem = ""
+        for _ in range(_PROBES):
+            try:
+                self._control.infer(request, self._patience.probe_s)
+            except ControlError as err:
+                if _NAMED not in str(err) and "not healthy" in str(err):
+                    return f"a probe was answered: {err}"
+                if _NETS_WORD in str(err) and "nn_models" not in self._model.parameters:
+                    return f"a probe was answered: {err}"
+                return ""
+            except NoAnswer as err:
+                problem = f"no answer to a probe within {self._patience.probe_s:g} s ({err})"
+                if self._stopping.is_set() or self._board.at_work(self._model.name):
+                    return ""
+            else:
+                return ""
+        return problem
 
     def _heal(self, bad: list[Stub], reason: str) -> None:
         """Kill, unload and load until the model works or this watch is stopped."""
@@ -189,7 +200,7 @@ class ModelWatch(threading.Thread):
             self._restart(f"no answer to unloading {name}: {err}")
             return "tritonserver does not answer"
         try:
-            self._control.load(name, self._patience.load_s)
+            self._load(before)
         except ControlError as err:
             return str(err)
         except NoAnswer:
@@ -201,5 +212,20 @@ class ModelWatch(threading.Thread):
         self._signs.clear()
         return self._probe()
 
+    def _load(self, old: set[Stub]) -> None:
+        """Load the model. Triton 24.10 never answers if one of the new stubs dies meanwhile, or is stopped."""
+        new: set[Stub] = set()
+        lost_since = math.inf
+        with ThreadPoolExecutor(1) as pool:
+            loading = pool.submit(self._control.load, self._model.name, self._patience.load_s)
+            while not wait([loading], _POLL_S).done:
+                new.update(stub for stub in find_stubs(self._server_pid, self._model.name) if stub not in old)
+                if not new or any(stub.state != "running" for stub in new):
+                    lost_since = min(lost_since, time.monotonic())
+                if time.monotonic() - lost_since > LOAD_ERROR_S:
+                    self._restart(f"lost a stub of {self._model.name} while loading it")
+                    break
+            loading.result()
+
     def _say(self, text: str) -> None:
-        print(f"{self._model.name}: {text}", file=sys.stderr, flush=True)
+        log.warning("%s: %s", self._model.name, text)

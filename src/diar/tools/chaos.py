@@ -34,7 +34,7 @@ from diar.tools.live_server import RunningServer, running_server
 
 LENGTHS_S = (8, 20, 45)  # of the cuts
 ANSWER_S = 180.0  # a request without an answer for so long is lost
-HEAL_S = 60.0
+HEAL_S = 120.0
 CANCELLED_SHARE, BAD_SHARE = 0.05, 0.02
 SERVER_EVERY_S = 150.0  # tritonserver itself: more restarts than four in ten minutes are given up
 PAUSE_S = (0.5, 4.0)
