@@ -213,7 +213,7 @@ class ModelWatch(threading.Thread):
         return self._probe()
 
     def _load(self, old: set[Stub]) -> None:
-        """Load the model. Triton 24.10 never answers if one of the new stubs dies meanwhile, or is stopped."""
+        """Load the model. Triton 24.10 never answers if a new stub dies meanwhile, or is stopped."""
         new: set[Stub] = set()
         lost_since = math.inf
         with ThreadPoolExecutor(1) as pool:
