@@ -101,11 +101,11 @@ def merge_clusters(
 ) -> tuple[Ints, Ints]:
     """Merge groups greedily, best pair first.
 
-    bounds: least and greatest number of clusters of at least ``min_cluster_s`` clean seconds. Merging stops
-    when no pair speaks for one speaker; clusters that are mixtures of two longer ones are then set aside. If
-    more than the greatest number count, those are merged that are least unlike for their length. Nothing of
-    this takes one of the counted clusters away when only the least number is left, and no cluster merges when
-    there are no more in all.
+    bounds: least and greatest number of clusters that count, of at least ``min_cluster_s`` clean seconds
+    and ``min_cluster_share`` of all. Merging stops when no pair speaks for one speaker; clusters that are
+    mixtures of two longer ones are then set aside. If more than the greatest number count, those are merged
+    that are least unlike for their length. Nothing of this takes one of the counted clusters away when only
+    the least number is left, and no cluster merges when there are no more in all.
     Returns (group,) the cluster of each group and (speaker,) the clusters that count as speakers, ascending.
     """
     least, most = bounds
@@ -142,6 +142,9 @@ class _Merger:
     def __init__(self, evidence: Evidence, constants: ClusteringConstants) -> None:
         self.evidence = evidence
         self.constants = constants
+        self._least_s = max(
+            constants.min_cluster_s, constants.min_cluster_share * float(evidence.seconds.sum())
+        )
         count = len(evidence.nu)
         self.alive = np.ones(count, bool)
         self.cluster = np.arange(count)
@@ -158,7 +161,7 @@ class _Merger:
 
     def counted(self) -> npt.NDArray[np.bool_]:
         """(cluster,) which clusters are alive and long enough to be a speaker."""
-        return self.alive & (self.evidence.seconds >= self.constants.min_cluster_s)
+        return np.asarray(self.alive & (self.evidence.seconds >= self._least_s))
 
     def best_pair(self) -> tuple[float, int, int]:
         """Score and members, lower index first, of the best pair; ties go to the lowest indices."""

@@ -110,6 +110,7 @@ class ClusteringConstants(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     lambda_: Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
     f0: Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
     min_cluster_s: Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
+    min_cluster_share: Annotated[float, msgspec.Meta(ge=0, lt=1)]
     delta: Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
 
 

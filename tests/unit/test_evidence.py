@@ -111,7 +111,9 @@ class Direct:
         return self.seconds[self.rows(cluster)].sum()
 
     def is_long(self, cluster):
-        return self.seconds[self.rows(cluster)].sum() >= self.constants.min_cluster_s
+        return self.seconds_of(cluster) >= max(
+            self.constants.min_cluster_s, self.constants.min_cluster_share * sum(self.seconds)
+        )
 
     def merge(self, least, most):
         clusters = [frozenset([int(group)]) for group in np.unique(self.groups)]
@@ -266,3 +268,10 @@ def test_one_speaker_too_many_costs_the_shortest_its_name_rather_than_a_long_one
     rows = directions, np.array([300.0, 300.0, 10.0]), np.arange(3), np.arange(3)
     assert len(merged(rows, constants, (1, None))[1]) == 3
     assert merged(rows, constants, (1, 2))[1] == [frozenset([0, 2]), frozenset([1])]
+
+
+def test_in_a_long_recording_a_few_seconds_are_no_speaker(constants):
+    vectors, window, groups = np.eye(2), np.arange(2), np.arange(2)
+    for speech, expected in [([1_000.0, 3.0], 2), ([3_000.0, 3.0], 1)]:
+        shared = msgspec.structs.replace(constants, min_cluster_share=0.002)
+        assert len(merged((vectors, np.array(speech), window, groups), shared, (1, None))[1]) == expected

@@ -103,7 +103,7 @@ def test_the_count_found_freely_gives_the_same_partition_when_asked_for(meeting,
 @settings(max_examples=60)
 @given(meeting=meetings())
 def test_where_every_row_counts_there_is_no_exception(meeting, profile):
-    constants = msgspec.structs.replace(profile.clustering, min_cluster_s=0.0)
+    constants = msgspec.structs.replace(profile.clustering, min_cluster_s=0.0, min_cluster_share=0.0)
     every_row = msgspec.structs.replace(profile, clustering=constants)
     rows, classes = rows_of(meeting, profile.geometry)
     free, merges = found_freely(lambda: clustering.cluster(rows, classes, every_row, (1, None)))
