@@ -1,13 +1,15 @@
 """One block: a span of audio in, local speaker scores and embeddings out.
 
-On a GPU everything runs on one non-default stream, with one synchronise before the results leave (the
-two-tier variant synchronises once more, to learn how many frames each speaker has to itself); on a CPU the
-same lines run without a stream. Nothing is kept from one block to the next.
+On a GPU everything runs on one non-default stream, with one copy to it, one back and one synchronise before
+the results leave (the two-tier variant synchronises once more, to learn how many frames each speaker has to
+itself); on a CPU the same lines run without a stream, and the trunk beside the segmentation. Nothing is kept
+from one block to the next.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +21,7 @@ from torch import Tensor
 
 from diar.audio import check_samples
 from diar.errors import InternalError, InvalidAudio, SetupError
-from diar.fbank import ENERGY_FLOOR, Fbank
+from diar.fbank import ENERGY_FLOOR, Fbank, num_fbank_frames
 from diar.front_end import fbank_windows, waveform_windows
 from diar.lanes.choose import choose_lane
 from diar.lanes.exact import ExactLane
@@ -29,6 +31,7 @@ from diar.pipeline import BlockResult, Stage
 from diar.powerset import class_members
 from diar.profile import FBANK_FIELD_SAMPLES, FBANK_STEP_SAMPLES, SAMPLE_RATE, TRUNK_STEP_SAMPLES, Profile
 from diar.spans import Geometry
+from diar.transfer import Transfer
 
 SILENCE = math.log(ENERGY_FLOOR) + 1e-3  # log mel energy of digital silence, and a little
 MIN_PURE_FRAMES = 20  # fbank frames (0.2 s): fewer give no pure embedding
@@ -84,7 +87,15 @@ class BlockRunner:
         self._head = ExactLane(head, self._device)
         self._fbank = Fbank(device=self._device)
         self._members = torch.from_numpy(class_members(self._geometry)).to(self._device)
+        self._trunk_index, self._fbank_index = (
+            nearest_frames(self._geometry, count, step).to(self._device)
+            for count, step in (
+                (trunk_frames_per_window(self._geometry), TRUNK_STEP_SAMPLES),
+                (num_fbank_frames(self._geometry.window), FBANK_STEP_SAMPLES),
+            )
+        )
         self._stream = _new_stream(self._device)
+        self._transfer = Transfer(self._device, self._geometry, profile.embedding.dim)
 
     @property
     def lanes(self) -> tuple[str, str]:
@@ -107,12 +118,8 @@ class BlockRunner:
         if span.dtype != np.float32:
             raise InvalidAudio("E_SPAN_DTYPE", f"SPAN: got {span.dtype}, expected float32")
         with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
-            samples = torch.from_numpy(np.require(span, requirements=["C", "W"]))  # or torch warns
-            result = self._run(samples.to(self._device, non_blocking=True), embeddings, spans)
-            arrays = [tensor.to("cpu", non_blocking=True) for tensor in result]
-            if self._stream:
-                self._stream.synchronize()
-        logits, vectors, speech, pure = (array.numpy() for array in arrays)
+            result = self._run(self._transfer.send(span), embeddings, spans)
+            logits, vectors, speech, pure = self._transfer.fetch(result, self._synchronise)
         for name, array in (("LOGITS", logits), ("EMBEDDINGS", vectors), ("PURE_EMBEDDINGS", pure)):
             if not np.isfinite(array).all():
                 raise InternalError(
@@ -134,24 +141,31 @@ class BlockRunner:
         with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
             features = self._fbank(torch.tensor(samples, device=self._device))
             own = features[torch.tensor(active, device=self._device)]
-            vector = self._pure_embedding(own).to("cpu", non_blocking=True)
-            if self._stream:
-                self._stream.synchronize()
-        return np.asarray(vector.numpy())
+            if len(own) < MIN_PURE_FRAMES:
+                return np.zeros(self._profile.embedding.dim, np.float32)
+            return np.asarray(self._pure_embedding(self._start_pure(own)()).cpu().numpy())
 
     def close(self) -> None:
         """Give back the networks and their memory."""
         for lane in (self._segmentation, self._trunk, self._head):
             lane.close()
 
+    def _synchronise(self) -> None:
+        if self._stream:
+            self._stream.synchronize()
+
     def _run(self, span: Tensor, embeddings: bool, spans: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         geometry = self._geometry
         fbank = self._profile.segmentation.fbank
+        pure_too = self._profile.pure_step(1) > 0
+        whole = embeddings and (spans or not pure_too)
         with self._stage("fbank"):
             features = self._fbank(span) if embeddings or fbank else span.new_zeros(0)
-        with self._stage("segmentation"):
+        with self._stage("segmentation, trunk"):
+            trunk = self._trunk.start(normalise(features)[None]) if whole else None
             windows = fbank_windows(features, geometry, fbank) if fbank else waveform_windows(span, geometry)
             logits = self._segmentation.run(windows)
+            frames = trunk()[0] if trunk else None  # (channels, trunk frames)
         _check_logits(logits, (len(windows), geometry.frames, geometry.num_classes))
         shape = (len(windows), geometry.local_speakers)
         vectors = span.new_zeros(*shape, self._profile.embedding.dim)
@@ -163,52 +177,56 @@ class BlockRunner:
         enough = speech >= self._profile.embedding.min_clean_s
         masks = torch.where(enough[:, None, :], clean, activity).transpose(1, 2)  # (window, speaker, frame)
         with self._stage("pure passes"):
-            pure = self._pure_embeddings(features, masks) if self._profile.pure_step(1) else vectors
-        if spans or not self._profile.pure_step(1):
-            vectors = self._span_embeddings(features, masks)
+            pure = self._pure_embeddings(features, masks) if pure_too else vectors
+        if frames is not None:
+            with self._stage("pooling"):
+                vectors = self._span_embeddings(frames, masks)
         return logits, vectors, speech, pure
 
-    def _span_embeddings(self, features: Tensor, masks: Tensor) -> Tensor:
-        """Trunk once over the span, statistics pooled under every mask of every window.
+    def _span_embeddings(self, trunk: Tensor, masks: Tensor) -> Tensor:
+        """The trunk's statistics pooled under every mask of every window.
 
-        features: (frames, bins). masks: (window, local_speaker, frame) bool. Returns (window,
-        local_speaker, dim).
+        trunk: (channels, trunk frames) of the span. masks: (window, local_speaker, frame) bool. Returns
+        (window, local_speaker, dim).
         """
         geometry = self._geometry
-        with self._stage("trunk"):
-            trunk = self._trunk.run(normalise(features)[None])[0]  # (channels, trunk frames)
-        frames = trunk_frames_per_window(geometry)
-        hop = geometry.hop // TRUNK_STEP_SAMPLES
+        frames, hop = trunk_frames_per_window(geometry), geometry.hop // TRUNK_STEP_SAMPLES
         windows = trunk.unfold(1, frames, hop)[:, : len(masks)].transpose(0, 1)  # (window, channels, frame)
-        index = nearest_frames(geometry, frames, TRUNK_STEP_SAMPLES).to(masks.device)
-        pooled = masks[:, :, index]  # a single frame may be nearest to no trunk frame
-        with self._stage("pooling"):
-            statistics = pool_statistics(windows, pooled.to(trunk.dtype))
-            vectors = self._head.run(statistics.flatten(0, 1)).reshape(*masks.shape[:2], -1)
+        pooled = masks[:, :, self._trunk_index]  # a single frame may be nearest to no trunk frame
+        statistics = pool_statistics(windows, pooled.to(trunk.dtype))
+        vectors = self._head.run(statistics.flatten(0, 1)).reshape(*masks.shape[:2], -1)
         return vectors.mul(pooled.any(dim=-1, keepdim=True))
 
     def _pure_embeddings(self, features: Tensor, masks: Tensor) -> Tensor:
         """One pass over each local speaker's own frames, in every ``pure_step``-th window.
 
-        features, masks: as above. Returns (window, local_speaker, dim), zero rows elsewhere.
+        features: (frames, bins) of the span. masks: as above. Returns (window, local_speaker, dim), zero rows
+        elsewhere and where a speaker has fewer than MIN_PURE_FRAMES.
         """
-        geometry = self._geometry
-        frames = 1 + (geometry.window - FBANK_FIELD_SAMPLES) // FBANK_STEP_SAMPLES
-        index = nearest_frames(geometry, frames, FBANK_STEP_SAMPLES).to(masks.device)
+        geometry, step = self._geometry, self._profile.pure_step(len(masks))
         vectors = features.new_zeros(*masks.shape[:2], self._profile.embedding.dim)
-        for window in range(0, len(masks), self._profile.pure_step(len(masks))):
-            start = window * geometry.hop // FBANK_STEP_SAMPLES
-            own = features[start : start + frames]
-            for speaker in range(masks.shape[1]):
-                vectors[window, speaker] = self._pure_embedding(own[masks[window, speaker][index]])
+        own = masks[::step][
+            :, :, self._fbank_index
+        ]  # (window / step, local_speaker, fbank frame of a window)
+        order = own.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)  # own frames first
+        started = {}
+        for number, counts in enumerate(own.sum(dim=-1).tolist()):  # waits for the GPU, once
+            first = number * step * geometry.hop // FBANK_STEP_SAMPLES
+            for speaker, count in enumerate(counts):
+                if count >= MIN_PURE_FRAMES:
+                    stretch = features[first + order[number, speaker, :count]]
+                    started[number * step, speaker] = self._start_pure(stretch)
+        for row, trunk in started.items():
+            vectors[row] = self._pure_embedding(trunk())
         return vectors
 
-    def _pure_embedding(self, features: Tensor) -> Tensor:
-        """One pass over frames of one speaker, (frames, bins): (dim,), zeros if they are too few."""
-        if len(features) < MIN_PURE_FRAMES:
-            return features.new_zeros(self._profile.embedding.dim)
-        trunk = self._trunk.run(fill_up(normalise(features))[None])[0]
-        return self._head.run(pool_statistics(trunk, trunk.new_ones(1, trunk.shape[1])))[0]
+    def _start_pure(self, stretch: Tensor) -> Callable[[], Tensor]:
+        """Begin one pass over frames of one speaker, (frames, bins)."""
+        return self._trunk.start(fill_up(normalise(stretch))[None])
+
+    def _pure_embedding(self, trunk: Tensor) -> Tensor:
+        """What a pass gave, (1, channels, trunk frames), as a vector: (dim,)."""
+        return self._head.run(pool_statistics(trunk[0], trunk.new_ones(1, trunk.shape[2])))[0]
 
 
 def fill_up(features: Tensor) -> Tensor:
@@ -239,8 +257,7 @@ def normalise(features: Tensor) -> Tensor:
 
 def trunk_frames_per_window(geometry: Geometry) -> int:
     """Trunk frames whose fbank frames lie wholly inside one window."""
-    fbank_frames = 1 + (geometry.window - FBANK_FIELD_SAMPLES) // FBANK_STEP_SAMPLES
-    return fbank_frames // 2
+    return num_fbank_frames(geometry.window) // 2
 
 
 @lru_cache

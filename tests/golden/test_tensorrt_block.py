@@ -8,6 +8,7 @@ import torch
 from diar import block
 from diar.block import BlockRunner
 from diar.errors import InternalError
+from diar.lanes.lane import Lane
 from diar.lanes.shapes import input_shapes
 from diar.lanes.tensorrt import TensorRtLane
 from diar.network_files import onnx_file
@@ -18,7 +19,7 @@ CPU = torch.device("cpu")
 PROFILE = load_profile("pyannote_campplus")
 
 
-class OnnxRuntimeLane:
+class OnnxRuntimeLane(Lane):
     """The same file in the same runtime, without addresses."""
 
     name = "onnxruntime"

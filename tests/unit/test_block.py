@@ -19,6 +19,7 @@ from diar.block import (
 )
 from diar.errors import InternalError, InvalidAudio, SetupError
 from diar.fbank import Fbank, num_fbank_frames
+from diar.lanes.lane import Lane
 from diar.networks.campplus import TRUNK_CHANNELS, trunk_frames
 from diar.powerset import powerset_classes
 
@@ -26,7 +27,7 @@ CLASS = {members: klass for klass, members in enumerate(powerset_classes(3, 2))}
 DIM = 192
 
 
-class ScriptedSegmentation:
+class ScriptedSegmentation(Lane):
     """Answers window i with row i of ``classes``; what it answers can be spoilt."""
 
     name = "scripted:segmentation"
@@ -44,7 +45,7 @@ class ScriptedSegmentation:
         self.name = "closed"
 
 
-class CountingTrunk:
+class CountingTrunk(Lane):
     """Channel 0 of trunk frame i is i + 1; keeps what it was given."""
 
     name = "scripted:trunk"

@@ -9,6 +9,7 @@ from diar import block as block_module
 from diar.block import BlockRunner, nearest_frames, trunk_frames_per_window
 from diar.errors import InternalError
 from diar.fbank import Fbank
+from diar.lanes.lane import Lane
 from diar.networks.campplus import TRUNK_CHANNELS, trunk_frames
 from diar.powerset import powerset_classes
 from diar.profile import load_profile
@@ -19,7 +20,7 @@ CLASS = {members: klass for klass, members in enumerate(powerset_classes(4, 4))}
 EVERYBODY = CLASS[(0, 1, 2, 3)]
 
 
-class Networks:
+class Networks(Lane):
     """Both networks. classes: (window, frame), what the segmentation answers. extra: classes too many."""
 
     name = "scripted"
@@ -39,7 +40,7 @@ class Networks:
         return logits.scatter(2, torch.from_numpy(self.classes[: len(windows)])[..., None], -0.1)
 
 
-class CountingTrunk:
+class CountingTrunk(Lane):
     """Channel 0 of trunk frame i is i."""
 
     name = "scripted"

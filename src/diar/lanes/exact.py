@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from diar.lanes.lane import Lane
+
 WINDOWS_AT_ONCE = 8  # rows of a batch that run together; bounds memory, depends on nothing else
 
 
-class ExactLane:
+class ExactLane(Lane):
     """Runs a PyTorch module in FP32 without TF32, with deterministic algorithms.
 
     module: in evaluation mode; moved to ``device``.

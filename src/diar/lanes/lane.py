@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
@@ -20,6 +21,14 @@ class Lane(Protocol):
 
         The outputs depend on the inputs alone, not on what was run before or beside them.
         """
+
+    def start(self, inputs: Tensor) -> Callable[[], Tensor]:
+        """Begin to run the network; what is returned waits for the outputs.
+
+        Lanes that do nothing beside the caller run it at once: on a GPU nobody waits for it all the same.
+        """
+        outputs = self.run(inputs)
+        return lambda: outputs
 
     def close(self) -> None:
         """Give back what the lane holds; it is not used again."""

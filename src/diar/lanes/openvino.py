@@ -2,61 +2,87 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import openvino
 import torch
 from torch import Tensor
 
 from diar.errors import SetupError
-from diar.lanes.lane import FULL_PRECISION
+from diar.lanes.lane import FULL_PRECISION, Lane
 
 Precision = Literal["fp32", "bf16"]
-WINDOWS_AT_ONCE = 16  # rows per infer request: how a batch is cut depends on its number of rows alone
+WINDOWS_AT_ONCE = 8  # rows per infer request: how a batch is cut depends on its number of rows alone
+MOST_STREAMS = 4  # pieces of a full block that run beside each other; more threads share them
 _HINTS = {"fp32": openvino.Type.f32, "bf16": openvino.Type.bf16}
 
 
-class OpenVinoLane:
+class OpenVinoLane(Lane):
     """Runs one ONNX file.
 
-    threads: of this lane; 0 leaves the number to OpenVINO. SetupError (E_ONNX) if the file does not load.
+    threads: of this lane; 0 for all cores. What is started runs beside other things in so many streams, each
+    of one thread where there are enough of them: a recurrent network gains little from a second thread
+    inside a request. SetupError (E_ONNX) if the file does not load.
     """
 
     def __init__(self, onnx: Path, precision: Precision, threads: int = 0) -> None:
         self.name = f"openvino:{precision}"
+        threads = threads or len(os.sched_getaffinity(0))
+        streams = min(threads, MOST_STREAMS)
         options = {
             "PERFORMANCE_HINT": "LATENCY",
-            "NUM_STREAMS": 1,
+            "NUM_STREAMS": streams,
             "INFERENCE_NUM_THREADS": threads,
+            "ENABLE_CPU_PINNING": False,  # or all processes and lanes pin theirs to the same cores
         }
         core = openvino.Core()
         try:
             model = core.read_model(str(onnx))
             parts = _split_at_full_precision(model) if precision == "bf16" else [model]
             hints = ["fp32", "bf16"] if len(parts) == 2 else [precision]
-            compiled = [
+            self._compiled = [
                 # the default of the precision depends on the processor
                 core.compile_model(part, "CPU", {**options, "INFERENCE_PRECISION_HINT": _HINTS[hint]})
                 for part, hint in zip(parts, hints, strict=True)
             ]
         except RuntimeError as err:
             raise SetupError("E_ONNX", f"OpenVINO cannot load {onnx}: {str(err).splitlines()[0]}") from err
-        self._requests = [part.create_infer_request() for part in compiled]
+        self._pool = ThreadPoolExecutor(streams, thread_name_prefix=self.name)
+        self._of_thread = threading.local()  # .requests: one for each part
 
     def run(self, inputs: Tensor) -> Tensor:
         """Run the network on (row, …) float32, at most WINDOWS_AT_ONCE rows per infer request."""
-        outputs = []
-        for rows in torch.split(inputs, WINDOWS_AT_ONCE):
-            values = rows.contiguous().numpy()
-            for request in self._requests:
-                values = request.infer([values], share_inputs=True)[0]
-            outputs.append(torch.from_numpy(values.copy()))
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        return self.start(inputs)()
+
+    def start(self, inputs: Tensor) -> Callable[[], Tensor]:
+        """See ``Lane.start``; ``inputs`` must not change until the outputs are there."""
+        pieces = [self._pool.submit(self._infer, rows) for rows in torch.split(inputs, WINDOWS_AT_ONCE)]
+
+        def outputs() -> Tensor:
+            found = [piece.result() for piece in pieces]
+            return found[0] if len(found) == 1 else torch.cat(found)
+
+        return outputs
 
     def close(self) -> None:
         """Drop the compiled model and its memory."""
-        del self._requests
+        self._pool.shutdown()
+        del self._pool, self._compiled, self._of_thread
+
+    def _infer(self, rows: Tensor) -> Tensor:
+        """Run one piece in a thread of the pool, which has infer requests of its own."""
+        if not hasattr(self._of_thread, "requests"):
+            self._of_thread.requests = [part.create_infer_request() for part in self._compiled]
+        values = np.ascontiguousarray(rows.numpy())
+        for request in self._of_thread.requests:
+            values = request.infer([values], share_inputs=True)[0]
+        return torch.from_numpy(values.copy())
 
 
 def _split_at_full_precision(model: openvino.Model) -> list[openvino.Model]:

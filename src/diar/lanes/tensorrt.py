@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from diar.errors import InternalError, SetupError
+from diar.lanes.lane import Lane
 from diar.lanes.tensorrt_api import Context, Engine, TensorRt
 from diar.lanes.tensorrt_module import installed_version, load_module, messages_of
 from diar.plans import Flavour, Host, Plan, Precision, Shapes, find_plan
@@ -19,7 +20,7 @@ _ALIGNMENT = 256  # bytes, of every address that TensorRT is given
 _T = TypeVar("_T")
 
 
-class TensorRtLane:
+class TensorRtLane(Lane):
     """Runs one plan, one inference at a time.
 
     plan: in ``folder``, checked already. device: the GPU it was made for. module: the TensorRT of the plan's

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import NoReturn
 
 import onnx
 import torch
@@ -142,5 +143,10 @@ def _call(name: str, arguments: Sequence[str | Path]) -> None:
     """Run a command; SetupError (E_PEER) with the last line that it said if it fails."""
     done = subprocess.run(arguments, capture_output=True, text=True)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or ["without a word"]
-        raise SetupError("E_PEER", f"{name} cannot be installed: {said[-1].strip()}")
+        fail(name, done.stderr)
+
+
+def fail(name: str, errors: str) -> NoReturn:
+    """Raise SetupError (E_PEER) with the last line of what was said."""
+    said = [line for line in errors.splitlines() if line.strip()] or ["without a word"]
+    raise SetupError("E_PEER", f"{name} cannot be installed: {said[-1].strip()}")
