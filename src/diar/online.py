@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
 MAX_GROUPS = 100  # kept apart; beyond that the two most alike become one
-CAUTION = 2 / 3  # of kappa: a group's first window often holds but the end of a turn
+CAUTION = 0.8  # of kappa: a group's first window often holds but the end of a turn
 
 
 class OnlineSpeakers:
