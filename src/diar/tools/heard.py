@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from diar_client.decode import decode_file
 
 from diar.block import BlockRunner
 from diar.options import Options
-from diar.pipeline import BlockResult, Recording
+from diar.pipeline import BlockResult, Recording, Stage
 from diar.profile import Profile
 from diar.result import Diarization
 from diar.spans import Block, Samples, plan_blocks, take_span
@@ -32,12 +33,14 @@ class Heard:
         """Speakers in the reference."""
         return len({turn.speaker for turn in self.reference})
 
-    def diarize(self, profile: Profile, options: Options | None = None) -> Diarization:
-        """Cluster and stitch with the constants of ``profile``."""
+    def diarize(
+        self, profile: Profile, options: Options | None = None, stage: Stage = nullcontext
+    ) -> Diarization:
+        """Cluster and stitch with the constants of ``profile``; stage as in ``pipeline.diarize``."""
         recording = Recording(profile)
         for block, result in self.blocks:
             recording.add(block, result)
-        return recording.finish(self.num_samples, options or Options())
+        return recording.finish(self.num_samples, options or Options(), stage)
 
 
 def hear(
