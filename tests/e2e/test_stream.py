@@ -181,6 +181,17 @@ def test_bad_piece_is_refused_and_the_stream_goes_on(wire, whole, samples, more,
     assert wire.send(stream, end=True)["RESULT"][0] == whole(good)
 
 
+def test_piece_that_comes_again_is_answered_as_before(each_wire, whole):
+    samples, stream, half = meeting(0.5, seed=3), new_id(), 15 * SECOND
+    each_wire.send(stream, samples[:half], start=True, first_sample=0)
+    first, again = (
+        json.loads(each_wire.send(stream, samples[half:], first_sample=half)["RESULT"][0]) for _ in range(2)
+    )
+    assert first == again
+    assert first["committed"]
+    assert each_wire.send(stream, end=True)["RESULT"][0] == whole(samples)
+
+
 def test_start_and_end_may_come_together(each_wire, whole):
     samples = meeting(0.3)
     assert each_wire.send(new_id(), samples, start=True, end=True)["RESULT"][0] == whole(samples)
