@@ -6,6 +6,7 @@ import io
 import json
 import re
 import struct
+import wave
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from diar_client.decode import decode_stream
+from diar_client.decode import AudioWarning, decode_stream
 from diar_client.report import to_html, to_png
 from diar_client.report.forms import link_to
 from diar_client.report.page import SCRIPTS, asset
@@ -159,6 +160,19 @@ def test_sound_is_embedded_up_to_the_limit_and_linked_above(result, sound):
 def test_sound_of_another_recording_is_refused(result, sound):
     with pytest.raises(InvalidAudio, match=r"got 5\.000 s of sound, expected that of the result, 10\.000 s"):
         to_html(result, sound[: 5 * SECOND])
+    with pytest.raises(InvalidAudio, match=r"got 5\.000 s"):
+        to_png(result, sound[: 5 * SECOND])
+
+
+def test_file_that_is_read_in_part_is_warned_about_where_it_is_asked_for(result, sound, tmp_path):
+    path = tmp_path / "cut.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, SECOND, 0, "NONE", ""))
+        file.writeframes(np.concatenate([sound, sound]).tobytes())
+    path.write_bytes(path.read_bytes()[: -2 * len(sound)])
+    with pytest.warns(AudioWarning) as caught:
+        to_html(result, path)
+    assert [Path(each.filename).name for each in caught] == ["test_report.py"]
 
 
 @pytest.mark.parametrize("num_samples", [1, 159, 161, 100_001])

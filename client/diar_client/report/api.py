@@ -51,7 +51,7 @@ def to_png(
 
 
 def _keep(audio: Audio | None, channel: int | None, embed_mb: float) -> Sound | None:
-    if audio is None:
-        return None
-    note = lambda text: warnings.warn(text, AudioWarning, stacklevel=4)  # noqa: E731
-    return keep_sound(load(audio, channel, note), embed_mb)
+    def note(text: str) -> None:
+        warnings.warn(AudioWarning(text), stacklevel=5)  # at the caller of to_html or to_png
+
+    return None if audio is None else keep_sound(load(audio, channel, note), embed_mb)

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from diar.errors import InvalidAudio
 from diar.profile import SAMPLE_RATE
 from diar.result import Diarization
 from diar.tools.timeline import clock
@@ -25,7 +24,6 @@ from diar_client.report.sound import TYPE, Sound
 from diar_client.report.statistics import SpeakerStatistics, Statistics, count, speaker_labels
 
 SCRIPTS = ("data", "names", "player", "view", "drawing", "turns", "keys", "start")  # in the order they run in
-LARGEST_GAP_S = 0.1  # between the lengths of sound and result
 
 
 def page(
@@ -43,11 +41,8 @@ def page(
 
     Raises InvalidAudio if the sound is not as long as the result.
     """
-    if sound is not None and abs(sound.num_samples - result.num_samples) > LARGEST_GAP_S * SAMPLE_RATE:
-        got, expected = sound.num_samples / SAMPLE_RATE, result.num_samples / SAMPLE_RATE
-        raise InvalidAudio(
-            "E_AUDIO_LENGTH", f"got {got:.3f} s of sound, expected that of the result, {expected:.3f} s"
-        )
+    if sound is not None:
+        sound.check_length(result.num_samples)
     labels = speaker_labels(result)
     statistics = count(chosen_turns(result, exclusive), labels, result.num_samples)
     encoded = sound.encoded if sound else None

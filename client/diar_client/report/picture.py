@@ -54,9 +54,11 @@ def picture(
 ) -> bytes:
     """The PNG file. sound: its peaks are drawn; None leaves the waveform out.
 
-    Raises SetupError if matplotlib is not installed.
+    Raises SetupError if matplotlib is not installed, InvalidAudio if the sound is not as long as the result.
     """
     check_matplotlib()
+    if sound is not None:
+        sound.check_length(result.num_samples)
     from matplotlib.figure import Figure
 
     labels, turns = speaker_labels(result), chosen_turns(result, exclusive)

@@ -10,6 +10,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 
+from diar.errors import InvalidAudio
 from diar.profile import SAMPLE_RATE
 from diar.spans import Samples
 from diar_client.decode import to_pcm
@@ -21,6 +22,7 @@ TYPE = "audio/webm"  # Opus in WebM: what all browsers play, and can seek in
 PEAK_SAMPLES = SAMPLE_RATE // 100  # that one peak stands for, at least
 MAX_PEAKS = 120_000  # of a page, whatever the length: 20 minutes at 10 ms, 10 h at 0.3 s
 
+LARGEST_GAP_S = 0.1  # between the lengths of sound and result
 _PIECE_SAMPLES = 60 * SAMPLE_RATE
 _CODEC = "libopus"
 _FAST = {"application": "voip", "compression_level": "5"}
@@ -37,6 +39,14 @@ class Sound:
     num_samples: int
     peaks: npt.NDArray[np.uint8]
     encoded: bytes | None
+
+    def check_length(self, num_samples: int) -> None:
+        """Raise InvalidAudio if this cannot be the sound of a result of so many samples."""
+        if abs(self.num_samples - num_samples) > LARGEST_GAP_S * SAMPLE_RATE:
+            got, expected = self.num_samples / SAMPLE_RATE, num_samples / SAMPLE_RATE
+            raise InvalidAudio(
+                "E_AUDIO_LENGTH", f"got {got:.3f} s of sound, expected that of the result, {expected:.3f} s"
+            )
 
 
 def keep_sound(

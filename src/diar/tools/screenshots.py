@@ -139,6 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if wishes.chromium is None:
             raise SetupError("E_SETUP_BROWSER", "no chromium found: apt install chromium, or --chromium FILE")
+        if not wishes.folder.is_dir():
+            raise SetupError("E_SETUP_OUTPUT", f"{wishes.folder}: no such folder")
         for path in take(wishes.folder, wishes.chromium):
             print(path)
     except SetupError as err:
