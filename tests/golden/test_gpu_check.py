@@ -14,7 +14,7 @@ from diar.profile import Checks, load_profile
 from diar.tools import gpu_check, gpu_checks
 from diar.tools.gpu_check import load_samples, main, run_checks, voices
 from diar.tools.gpu_checks import Bench, CheckFailed, CheckSkipped, check_near, check_same
-from diar.tools.gpu_timings import lane_timings
+from diar.tools.gpu_timings import lane_timings, recording_timings
 
 CPU = torch.device("cpu")
 
@@ -182,3 +182,9 @@ def test_a_file_of_another_rate_is_refused(tmp_path):
         file.writeframes(bytes(16_000))
     with pytest.raises(ValueError, match=r"8k.wav has .* \(8000, 1, 2\), expected \(16000, 1, 2\)"):
         load_samples(path)
+
+
+def test_whole_recordings_are_timed_alone_and_beside_each_other(bench):
+    figures = recording_timings(bench)
+    assert figures["1 at once: s per hour of audio"] > 0
+    assert figures["2 at once: s per hour of audio"] > 0

@@ -30,9 +30,9 @@ from diar.lanes.tensorrt import host_of
 from diar.lanes.tensorrt_module import installed_version
 from diar.profile import SAMPLE_RATE, load_profile
 from diar.tools.gpu_checks import CHECKS, Bench, Check, CheckFailed, CheckSkipped, Figures
-from diar.tools.gpu_timings import lane_timings
+from diar.tools.gpu_timings import lane_timings, recording_timings
 
-ALL_CHECKS: list[Check] = [*CHECKS, lane_timings]
+ALL_CHECKS: list[Check] = [*CHECKS, lane_timings, recording_timings]
 
 
 def run_checks(bench: Bench, checks: Sequence[Check]) -> list[dict[str, Any]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from diar.errors import SetupError
@@ -17,9 +22,12 @@ from diar.lanes.shapes import input_shapes
 from diar.network_files import Network
 from diar.networks.campplus import load_campplus
 from diar.networks.load import segmentation_module
+from diar.pipeline import BlockResult, diarize
+from diar.profile import SAMPLE_RATE
 from diar.tools.gpu_checks import Bench, Figures
 
 _REPEATS = {"cuda": 10, "cpu": 2}
+_RECORDINGS = {"cuda": (3600.0, 8), "cpu": (15.0, 2)}  # seconds of each, and how many at once
 _LANES = ("exact", "tensorrt:fp32", "tensorrt:fp16")
 
 
@@ -48,6 +56,35 @@ def lane_timings(bench: Bench) -> Figures:
                 figures[f"{name} block ms"] = wall_milliseconds(bench.device, partial(runner.run, span))
         except SetupError:
             pass  # the reason stands above
+    return figures
+
+
+def recording_timings(bench: Bench) -> Figures:
+    """Seconds per hour of audio of whole recordings, of one and of several at once on one runner.
+
+    The blocks of all wait for the runner in turn, as they do for a ``diar_nn``; lane ``auto``.
+    """
+    length_s, most = _RECORDINGS[bench.device.type]
+    samples = np.resize(bench.samples, round(length_s * SAMPLE_RATE))
+    figures: Figures = {}
+    with bench.runner("auto") as runner, ThreadPoolExecutor(most) as pool:
+        turn = threading.Lock()
+
+        async def run(span: npt.NDArray[np.float32]) -> BlockResult:
+            with turn:
+                return runner.run(span)
+
+        def whole() -> None:
+            asyncio.run(diarize(samples, bench.profile, [run]))
+
+        runner.run(bench.span())
+        for at_once in (1, most):
+            begin = time.perf_counter()
+            for job in [pool.submit(whole) for _ in range(at_once)]:
+                job.result()
+            per_hour = 3600 * (time.perf_counter() - begin) / (at_once * length_s)
+            figures[f"{at_once} at once: s per hour of audio"] = round(per_hour, 3)
+        figures["lanes"] = " ".join(runner.lanes)
     return figures
 
 
