@@ -3,7 +3,7 @@
 The segmentation sometimes takes two people for one local speaker. Its embedding then lies between theirs;
 where that happens often, such rows make a cluster that no score merges with either voice. In the model of
 ``evidence`` what is known of a cluster is held against a speaker of its own and against a mixture of two
-longer ones, ``u = s (w u1 + (1 − w) u2)``, with s such that a mixture is as long as what it is made of.
+others, ``u = s (w u1 + (1 − w) u2)``, with s such that a mixture is as long as what it is made of.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from diar.profile import ClusteringConstants
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
+LEAST_PART = 1 / 3  # of a mixture's own seconds: a voice that was heard less alone makes no mixture
 WEIGHTS = np.linspace(0.1, 0.9, 9)  # of the nearer voice in a mixture
 
 
 def find_blends(
     v: Floats, m: Floats, seconds: Floats, most: int, constants: ClusteringConstants
 ) -> list[int]:
-    """Clusters that are rather a mixture of two longer ones, themselves none, than a speaker of their own.
+    """Clusters that are rather a mixture of two others, themselves none, than a speaker of their own.
 
     v, m: (cluster,) and (cluster, dim), precision and mean times it. seconds: (cluster,). most: so many at
     most. The longest comes first; of equally long ones the lower index.
@@ -30,16 +31,16 @@ def find_blends(
     precision = 1 / constants.b + v
     means = m / precision[:, None]  # of the posteriors
     order = np.argsort(-seconds, kind="stable").tolist()
-    voices = order[:2]
     found: list[int] = []
-    for cluster in order[2:]:
+    for cluster in order:
+        enough = seconds >= LEAST_PART * seconds[cluster]
+        parts = [other for other in order if enough[other] and other != cluster and other not in found]
+        if len(parts) < 2 or len(found) == most:
+            continue
         observed, variance = m[cluster] / v[cluster], 1 / v[cluster]
-        blend = _best_mixture(means[voices], 1 / precision[voices], observed, variance)
-        alone = _log_density(observed @ observed, variance + constants.b)
-        if len(found) < most and blend > alone:
+        blend = _best_mixture(means[parts], 1 / precision[parts], observed, variance)
+        if blend > _log_density(observed @ observed, variance + constants.b):
             found.append(cluster)
-        else:
-            voices.append(cluster)
     return found
 
 

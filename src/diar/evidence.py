@@ -103,7 +103,7 @@ def merge_clusters(
 
     bounds: least and greatest number of clusters that count, of at least ``min_cluster_s`` clean seconds
     and ``min_cluster_share`` of all. Merging stops when no pair speaks for one speaker; clusters that are
-    mixtures of two longer ones are then set aside. If more than the greatest number count, those are merged
+    mixtures of two others are then set aside. If more than the greatest number count, those are merged
     that are least unlike for their length. Nothing of this takes one of the counted clusters away when only
     the least number is left, and no cluster merges when there are no more in all.
     Returns (group,) the cluster of each group and (speaker,) the clusters that count as speakers, ascending.

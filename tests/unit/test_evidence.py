@@ -95,16 +95,18 @@ class Direct:
         return max(mixture(w / 10) for w in range(1, 10)) - log_density(0.0, self.constants.b)
 
     def blends(self, clusters, most):
-        """Of those that count the mixtures of the nearest and another longer one that is none."""
+        """Of those that count the mixtures of the nearest and another one, none of which is one."""
         counted = sorted(filter(self.is_long, clusters), key=lambda c: (-self.seconds_of(c), min(c)))
-        voices, blends = counted[:2], []
-        for cluster in counted[2:]:
-            nearest = max(
-                voices, key=lambda voice: cosine(self.posterior(voice)[0], self.vm(self.rows(cluster))[1])
-            )
-            score = max(self.blend_score(cluster, nearest, voice) for voice in voices if voice != nearest)
-            is_blend = score > 0 and len(blends) < most
-            (blends if is_blend else voices).append(cluster)
+        blends = []
+        for cluster in counted:
+            least = self.seconds_of(cluster) / 3
+            parts = [c for c in counted if c != cluster and c not in blends and self.seconds_of(c) >= least]
+            if len(parts) < 2 or len(blends) == most:
+                continue
+            mean = self.vm(self.rows(cluster))[1]
+            nearest = max(parts, key=lambda part: cosine(self.posterior(part)[0], mean))
+            if max(self.blend_score(cluster, nearest, part) for part in parts if part != nearest) > 0:
+                blends.append(cluster)
         return blends
 
     def seconds_of(self, cluster):
