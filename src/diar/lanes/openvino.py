@@ -18,7 +18,7 @@ from diar.errors import SetupError
 from diar.lanes.lane import FULL_PRECISION, Lane
 
 Precision = Literal["fp32", "bf16"]
-WINDOWS_AT_ONCE = 8  # rows per infer request: how a batch is cut depends on its number of rows alone
+WINDOWS_AT_ONCE = 4  # rows per infer request: how a batch is cut depends on its number of rows alone
 MOST_STREAMS = 4  # pieces of a full block that run beside each other; more threads share them
 _HINTS = {"fp32": openvino.Type.f32, "bf16": openvino.Type.bf16}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psutil
 
 MB = 1e6
-_EVERY_S = 0.25
+_EVERY_S = 2.0  # every look costs some 20 ms for a server: the kernel walks its processes' pages
 
 Processes = Callable[[], Sequence[psutil.Process]]
 
