@@ -283,7 +283,9 @@ def test_a_lane_is_of_both_networks_and_changes_nothing_else(make, repository):
     assert out.name == "default_gpus1_openvino_bf16"
     for name in ("diar_nn_g0", "diarize"):
         committed, varied = (config(folder / name / CONFIGS[1]) for folder in (repository, out))
-        lanes = {"parameters.segmentation_lane", "parameters.embedding_lane"} if name == "diar_nn_g0" else set()
+        lanes = (
+            {"parameters.segmentation_lane", "parameters.embedding_lane"} if name == "diar_nn_g0" else set()
+        )
         assert changed(committed, varied) - MAY_DIFFER == lanes
     nets = config(out / "diar_nn_g0" / CONFIGS[1]).parameters
     assert nets["segmentation_lane"].string_value == nets["embedding_lane"].string_value == "openvino:bf16"
