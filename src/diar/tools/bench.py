@@ -29,6 +29,7 @@ from diar.tools.bench_setting import (
     PROFILES,
     Material,
     Ours,
+    clean_up_when_told_to_stop,
     folder_material,
     machine,
     material,
@@ -182,6 +183,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     options = parse_arguments(arguments)
+    clean_up_when_told_to_stop()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])  # all that is started, too
     try:
         document, text = serving_report(options) if options.serving else _report(options)

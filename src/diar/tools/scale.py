@@ -23,7 +23,7 @@ import soundfile
 from diar.artifacts import replacing
 from diar.errors import DiarError
 from diar.profile import SAMPLE_RATE
-from diar.tools.bench_setting import QUIET, machine, our_commit, versions
+from diar.tools.bench_setting import QUIET, clean_up_when_told_to_stop, machine, our_commit, versions
 from diar.tools.chaos import split_arguments
 from diar.tools.conversation import Scenario
 from diar.tools.live_server import running_server
@@ -125,6 +125,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+    clean_up_when_told_to_stop()
     try:
         document = scale(options)
         text = markdown(document)
