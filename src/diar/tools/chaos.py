@@ -195,13 +195,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     own, more = split_arguments(given)
-    parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
-    parser.add_argument("audio", nargs="?", type=Path, metavar="AUDIO", help="default: a sample conversation")
+    parser = own_server_parser("chaos", __doc__)
     parser.add_argument("--minutes", type=float, default=1.0, metavar="N", help="default: %(default)g")
     parser.add_argument("--clients", type=int, default=4, metavar="N", help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: %(default)s")
-    parser.add_argument("--engines-dir", type=Path, default=Path("engines"), metavar="DIR")
-    parser.add_argument("--serve", type=Path, default=Path("scripts/serve"), metavar="COMMAND")
     options = parser.parse_args(own)
     try:
         cuts = prepare_cuts(options.audio, options.engines_dir)
@@ -211,6 +208,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {err.text}", file=sys.stderr)
         return 1
     return 0 if report(tally, options.minutes) else 1
+
+
+def own_server_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
+    """What scripts take that send cuts of a recording to a server of their own."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("audio", nargs="?", type=Path, metavar="AUDIO", help="default: a sample conversation")
+    parser.add_argument("--engines-dir", type=Path, default=Path("engines"), metavar="DIR")
+    parser.add_argument("--serve", type=Path, default=Path("scripts/serve"), metavar="COMMAND")
+    return parser
 
 
 def prepare_cuts(audio: Path | None, engines_dir: Path) -> list[npt.NDArray[np.int16]]:

@@ -9,14 +9,12 @@ nor refused by name.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from diar_client import DiarizationClient
 from diar_client.retry import Patience
@@ -24,7 +22,7 @@ from diar_client.retry import Patience
 from diar.errors import DiarError, Overloaded
 from diar.profile import SAMPLE_RATE
 from diar.spans import Samples
-from diar.tools.chaos import prepare_cuts, split_arguments
+from diar.tools.chaos import own_server_parser, prepare_cuts, split_arguments
 from diar.tools.live_server import RunningServer, running_server
 
 CLIENTS = (1, 2, 4, 50)
@@ -123,12 +121,9 @@ def table(rounds: Sequence[Round]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     own, more = split_arguments(list(sys.argv[1:] if arguments is None else arguments))
-    parser = argparse.ArgumentParser(prog="overload", description=__doc__)
-    parser.add_argument("audio", nargs="?", type=Path, metavar="AUDIO", help="default: a sample conversation")
+    parser = own_server_parser("overload", __doc__)
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=20.0, metavar="S", help="default: %(default)g")
-    parser.add_argument("--engines-dir", type=Path, default=Path("engines"), metavar="DIR")
-    parser.add_argument("--serve", type=Path, default=Path("scripts/serve"), metavar="COMMAND")
     options = parser.parse_args(own)
     try:
         cut = prepare_cuts(options.audio, options.engines_dir)[-1][: CUT_S * SAMPLE_RATE]

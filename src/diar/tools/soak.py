@@ -9,7 +9,6 @@ differs from the first one.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import threading
 import time
@@ -22,7 +21,7 @@ import psutil
 from diar_client import DiarizationClient
 
 from diar.errors import DiarError
-from diar.tools.chaos import Tally, prepare_cuts, run_client, split_arguments
+from diar.tools.chaos import Tally, own_server_parser, prepare_cuts, run_client, split_arguments
 from diar.tools.live_server import RunningServer, running_server
 
 EVERY_S = 30.0
@@ -90,12 +89,9 @@ def report(samples: Sequence[Sample], tally: Tally) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     own, more = split_arguments(list(sys.argv[1:] if arguments is None else arguments))
-    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
-    parser.add_argument("audio", nargs="?", type=Path, metavar="AUDIO", help="default: a sample conversation")
+    parser = own_server_parser("soak", __doc__)
     parser.add_argument("--minutes", type=float, default=20.0, metavar="N", help="default: %(default)g")
     parser.add_argument("--clients", type=int, default=2, metavar="N", help="default: %(default)s")
-    parser.add_argument("--engines-dir", type=Path, default=Path("engines"), metavar="DIR")
-    parser.add_argument("--serve", type=Path, default=Path("scripts/serve"), metavar="COMMAND")
     options = parser.parse_args(own)
     try:
         cuts = prepare_cuts(options.audio, options.engines_dir)
