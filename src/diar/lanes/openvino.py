@@ -42,6 +42,7 @@ class OpenVinoLane(Lane):
             "ENABLE_CPU_PINNING": False,  # or all processes and lanes pin theirs to the same cores
         }
         core = openvino.Core()
+        _use_bindings_once(core)
         try:
             model = core.read_model(str(onnx))
             parts = _split_at_full_precision(model) if precision == "bf16" else [model]
@@ -83,6 +84,18 @@ class OpenVinoLane(Lane):
         for request in self._of_thread.requests:
             values = request.infer([values], share_inputs=True)[0]
         return torch.from_numpy(values.copy())
+
+
+def _use_bindings_once(core: openvino.Core) -> None:
+    """Infer something in this thread, before threads of ours do.
+
+    What the Python bindings look up at their first use they look up under a lock of C++, and let go of the
+    interpreter's lock meanwhile: two threads at once wait for each other for ever (seen with 2026.4.1).
+    """
+    source = openvino.opset13.parameter([1], openvino.Type.f32)
+    model = openvino.Model([openvino.opset13.relu(source)], [source])
+    request = core.compile_model(model, "CPU", {"INFERENCE_NUM_THREADS": 1}).create_infer_request()
+    request.infer([np.zeros(1, np.float32)], share_inputs=True)[0].copy()
 
 
 def _split_at_full_precision(model: openvino.Model) -> list[openvino.Model]:
