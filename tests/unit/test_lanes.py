@@ -1,6 +1,7 @@
 """Lanes: what a wish leads to, one warning where ``auto`` falls back, answers from the input alone."""
 
 import logging
+import subprocess
 import sys
 
 import msgspec
@@ -213,3 +214,22 @@ def test_closing_drops_the_network(lane):
         chosen.close()
         with pytest.raises(AttributeError):
             chosen.run(rows())
+
+
+BOTH_AT_ONCE = """
+import sys, torch
+from pathlib import Path
+from diar.lanes.openvino import OpenVinoLane
+lanes = [OpenVinoLane(Path(sys.argv[1]), "fp32", 2) for _ in range(2)]
+answers = [lane.start(torch.zeros(64, 6)) for lane in lanes]
+for answer in answers:
+    assert answer().shape == (64, 6)
+"""
+
+
+@pytest.mark.slow
+def test_two_lanes_at_once_in_a_new_process_do_not_wait_for_each_other(profile, engines):
+    pytest.importorskip("openvino")
+    file = onnx_file(profile, "segmentation", engines)
+    for _ in range(6):  # hung two times in five where the bindings were first used by threads
+        subprocess.run([sys.executable, "-c", BOTH_AT_ONCE, file], check=True, timeout=60)
