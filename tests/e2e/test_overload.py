@@ -128,6 +128,18 @@ def test_storm_of_deadlines_and_cancellations_leaves_it_right(small, grpc):
     assert heal_count(small, "diar_nn_g0") == 0
 
 
+def test_recordings_given_up_leave_no_shared_memory_behind(small, grpc):
+    def give_up(times):
+        for _ in range(times):
+            with pytest.raises(InferenceServerException, match="Deadline Exceeded"):
+                grpc.client.infer("diarize", pcm_input(meeting(10)), client_timeout=0.2)
+            sleep(0.3)  # the blocks in flight end
+        return sum(region.stat().st_size for region in small.regions())
+
+    before = give_up(5)
+    assert give_up(20) == before
+
+
 def _answers(wire, samples, expected):
     """Whether a request is answered, and right; the queue may be full for a while."""
     result = Running(wire, samples).wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import time
@@ -99,6 +100,8 @@ class Reception:
         with self.work.job() as get_on:
             job = Job(request, self.max_s, self.block_s, get_on)
             yield job
+            if job.outcome != "ok":
+                gc.collect()  # tasks that failed hold each other, and their blocks in shared memory
             if not is_probe(request):
                 self._report(job)
 

@@ -102,8 +102,7 @@ class TritonPythonModel:
                 check_deadline(request)
                 response, outcome = self._run(request), "ok"
             except Exception as err:
-                error = device_error(err)
-                response, outcome = failed(error), shown(error).word
+                response, outcome = failed_block(err)
         self._metrics.add("diar_blocks_total", model=self._model, outcome=outcome)
         if outcome == "ok":
             self._metrics.observe("diar_block_seconds", time.perf_counter() - start, model=self._model)
@@ -144,6 +143,16 @@ def free_memory() -> None:
     gc.collect()
     if torch := sys.modules.get("torch"):
         torch.cuda.empty_cache()
+
+
+def failed_block(error: Exception) -> tuple[pb_utils.InferenceResponse, str]:
+    """The answer to a block that raised ``error``, and its outcome for the metrics.
+
+    Not in the frame that caught it: a variable there would keep that frame alive through the traceback, and
+    with it the block in shared memory.
+    """
+    error = device_error(error)
+    return failed(error), shown(error).word
 
 
 def device_error(error: Exception) -> Exception:
