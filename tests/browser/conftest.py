@@ -82,7 +82,7 @@ class Shown:
         self.tab.locator(".name").nth(speaker).press("Enter")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright's event loop runs in this thread until it is stopped
 def chromium():
     path = shutil.which("chromium")
     if path is None:
