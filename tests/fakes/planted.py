@@ -1,10 +1,22 @@
 """Networks that hear exactly the turns that were planted, each voice a direction of its own."""
 
+import asyncio
+
 import numpy as np
 
-from diar.pipeline import BlockResult
+from diar.pipeline import BlockResult, diarize
 from diar.powerset import powerset_classes
 from diar.profile import SAMPLE_RATE
+
+S = SAMPLE_RATE
+CONVERSATION = [  # the second speaks first; the first two overlap; the third speaks at the very end
+    (2 * S, 20 * S, 7),
+    (15 * S, 40 * S, 3),
+    (45 * S, 52 * S, 7),
+    (52 * S + 4_000, 60 * S, 3),
+    (62 * S, 75 * S, 5),
+]
+LENGTH = 75 * S  # 66 windows in 3 blocks
 
 
 class PlantedNets:
@@ -77,3 +89,9 @@ class PlantedNets:
         vector *= self.noise / np.linalg.norm(vector)
         vector[voice] += 1
         return 4 * vector
+
+
+def run(nets, num_samples=LENGTH, slots=None, options=None, **more):
+    """The result of the first samples of the planted recording."""
+    samples = nets.samples(num_samples)
+    return asyncio.run(diarize(samples, nets.profile, slots or [nets.run], options, **more))

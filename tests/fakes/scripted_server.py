@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import numpy as np
+from diar_client import Patience
 from kserve_stand_in import Refusal, StandIn
 from scripted import ScriptedRunner
 
@@ -14,6 +15,7 @@ from diar.pipeline import diarize
 from diar.serving.nn_model import block_outputs
 
 MAX_RECORDING_S = 14_400
+QUICK = Patience(retries=3, first_wait_s=0.01)
 LOST = "inference request for sequence {} to model 'diarize_stream' must specify the START flag on the first"
 
 

@@ -1,7 +1,10 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
+from diar_client import DiarizationClient
 from hypothesis import settings
+from scripted_server import QUICK, scripted_server
 
 from diar.profile import load_profile
 
@@ -24,3 +27,28 @@ def geometry(profile):
 @pytest.fixture(scope="session")
 def profile_text():
     return (ROOT / "engines" / "profiles" / "pyannote_campplus.toml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def server(profile):
+    return scripted_server(profile)
+
+
+@pytest.fixture(params=["grpc", "http"])
+def url(request, server):
+    url, stop = server.serve_grpc() if request.param == "grpc" else server.serve_http()
+    yield url
+    stop()
+
+
+@pytest.fixture
+def client(url):
+    with DiarizationClient(url, timeout_s=30, patience=QUICK) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def speech():
+    """(samples,) int16 for the scripted networks: 2 blocks and a bit, two speakers in turn, then silence."""
+    seconds = np.repeat([0.1, 0.2, 0.0], [30, 30, 15])
+    return np.rint(np.repeat(seconds, 16_000) * 32768).astype(np.int16)

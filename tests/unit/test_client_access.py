@@ -33,13 +33,6 @@ def server(profile):
     return replace(scripted_server(profile), api_key="s3cret")
 
 
-@pytest.fixture(params=["grpc", "http"])
-def url(request, server):
-    url, stop = server.serve_grpc() if request.param == "grpc" else server.serve_http()
-    yield url
-    stop()
-
-
 @pytest.fixture(params=["grpcs", "https"])
 def secure_url(request, server, authority):
     server.api_key = None

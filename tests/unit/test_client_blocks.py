@@ -5,27 +5,12 @@ import time
 
 import numpy as np
 import pytest
-from diar_client import DiarizationClient, Patience
 from kserve_stand_in import Refusal
-from scripted_server import MAX_RECORDING_S, scripted_server
+from scripted_server import MAX_RECORDING_S, QUICK, scripted_server
 
 from diar.errors import NetsUnavailable
 
-QUICK = Patience(retries=3, first_wait_s=0.01)
 UNHEALTHY = Refusal("INTERNAL", "Stub process 'diar_nn_g0_0_0' is not healthy.")
-
-
-@pytest.fixture
-def server(profile):
-    return scripted_server(profile)
-
-
-@pytest.fixture(params=["grpc", "http"])
-def client(request, server):
-    url, stop = server.serve_grpc() if request.param == "grpc" else server.serve_http()
-    with DiarizationClient(url, timeout_s=30, patience=QUICK) as client:
-        yield client
-    stop()
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,13 @@
-"""Streams, and progress from diarize_events, against the stand-in."""
+"""Streams against the stand-in."""
 
 import asyncio
 import time
 
 import numpy as np
 import pytest
-from diar_client import AsyncDiarizationClient, DiarizationClient, Patience, ServerRefused
+from diar_client import AsyncDiarizationClient, DiarizationClient, ServerRefused
 from kserve_stand_in import Refusal
-from scripted_server import scripted_server
+from scripted_server import QUICK
 
 from diar.errors import (
     Cancelled,
@@ -18,32 +18,7 @@ from diar.errors import (
     StreamExpired,
 )
 
-QUICK = Patience(retries=3, first_wait_s=0.01)
 CHANGING = ("sequence_start", "sequence_end", "first_sample")
-
-
-@pytest.fixture
-def server(profile):
-    return scripted_server(profile)
-
-
-@pytest.fixture(params=["grpc", "http"])
-def url(request, server):
-    url, stop = server.serve_grpc() if request.param == "grpc" else server.serve_http()
-    yield url
-    stop()
-
-
-@pytest.fixture
-def client(url):
-    with DiarizationClient(url, timeout_s=30, patience=QUICK) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def speech():
-    seconds = np.repeat([0.1, 0.2, 0.0], [30, 30, 15])
-    return np.rint(np.repeat(seconds, 16_000) * 32768).astype(np.int16)
 
 
 def pieces(samples, length):
@@ -285,52 +260,3 @@ def test_stream_and_recordings_for_asyncio(url, speech):
     seen, results = asyncio.run(run())
     assert seen == [1, 2, 3]
     assert len(results) == 1
-
-
-def test_progress_comes_from_the_server(server, speech, profile):
-    url, stop = server.serve_grpc()
-    seen = []
-    with DiarizationClient(url, timeout_s=30, patience=QUICK) as client:
-        expected = client.diarize(speech, num_speakers=2, file_id="x")
-        result = client.diarize(
-            speech, num_speakers=2, file_id="x", mode="server", progress=lambda *done: seen.append(done)
-        )
-    stop()
-    assert seen == [(1, 3), (2, 3), (3, 3)]
-    assert server.calls[-1].model == "diarize_events"
-    assert result.to_json() == expected.to_json()
-    assert np.array_equal(result.embeddings, expected.embeddings)
-    assert (result.num_samples, result.file_id) == (len(speech), "x")
-
-
-def test_server_without_events_works_without_progress(server, url, speech):
-    del server.models["diarize_events"]
-    with DiarizationClient(url, timeout_s=30, patience=QUICK) as client:
-        assert client.diarize(speech, progress=print).turns
-
-
-def test_error_in_events_is_the_server_s(server, speech):
-    def refuse(call):
-        raise Refusal("INVALID_ARGUMENT", "E_AUDIO_TOO_LONG|got 5 h")
-        yield
-
-    server.models["diarize_events"] = refuse
-    url, stop = server.serve_grpc()
-    with DiarizationClient(url, patience=QUICK) as client, pytest.raises(InvalidAudio, match="got 5 h"):
-        client.diarize(speech, progress=lambda done, total: None)
-    stop()
-
-
-def test_full_queue_of_events_is_tried_again(server, speech):
-    answer, failures = server.models["diarize_events"], iter(["Exceeds maximum queue size"])
-
-    def sometimes(call):
-        if message := next(failures, None):
-            raise Refusal("UNAVAILABLE", f"[request id: <id_unknown>] {message}")
-        yield from answer(call)
-
-    server.models["diarize_events"] = sometimes
-    url, stop = server.serve_grpc()
-    with DiarizationClient(url, patience=QUICK) as client:
-        assert client.diarize(speech, progress=lambda done, total: None).turns
-    stop()
