@@ -16,7 +16,13 @@ import tritonclient.http
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"
+RECORDINGS = sorted(file.stem for file in (DATA / "dev").glob("*.flac"))
 START_LIMIT_S, STOP_LIMIT_S, REQUEST_LIMIT_S = 180, 60, 600
+
+
+def each_recording(few):
+    """Parameters of a test: the labelled recordings, all but these few marked slow."""
+    return [name if name in few else pytest.param(name, marks=pytest.mark.slow) for name in RECORDINGS or few]
 
 
 @dataclass

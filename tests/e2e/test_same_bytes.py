@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from live import each_recording
 
 from diar.block import BlockRunner
 from diar.pipeline import diarize
@@ -13,19 +14,7 @@ from diar.profile import load_profile
 
 ROOT = Path(__file__).parents[2]
 FEW = ["ami_EN2002a", "falcon_test", "pyannote_sample"]
-OTHERS = [
-    "ami_EN2001a",
-    "ami_EN2001e",
-    "ami_EN2002a_sdm184",
-    "ami_EN2003a",
-    "ami_EN2005a",
-    "ami_EN2006b",
-    "ami_ES2003a",
-    "call_aws_autorepair40",
-    "paa_diarizationExample",
-    "vox_aepyx_8k",
-]
-EACH = [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+EACH = each_recording(FEW)
 
 
 @pytest.fixture(scope="module")

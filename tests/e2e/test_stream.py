@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from diar_client import DiarizationClient
 from health import meeting, seconds_until, stubs
-from live import start_and_wait
+from live import each_recording, start_and_wait
 from scripted_repository import edit, scripted_repository
 from streams import LiveWire, new_id, random_pieces
 from tritonclient.utils import InferenceServerException
@@ -21,20 +21,7 @@ from diar.tools.real_time_streams import Listening, holds, play_many
 SECOND = 16_000
 PROTOCOLS = ["http", "grpc", "grpc-stream"]
 FEW = ["ami_EN2002a", "pyannote_sample"]
-OTHERS = [
-    "ami_EN2001a",
-    "ami_EN2001e",
-    "ami_EN2002a_sdm184",
-    "ami_EN2003a",
-    "ami_EN2005a",
-    "ami_EN2006b",
-    "ami_ES2003a",
-    "call_aws_autorepair40",
-    "falcon_test",
-    "paa_diarizationExample",
-    "vox_aepyx_8k",
-]
-EACH = [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+EACH = each_recording(FEW)
 
 
 @pytest.fixture(scope="module")
