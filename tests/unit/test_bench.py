@@ -216,7 +216,7 @@ def test_scale_says_how_cost_grows_and_draws_it(tmp_path):
     plot(rows, tmp_path / "scale.png")
     assert (tmp_path / "scale.png").stat().st_size > 10_000
     text = scale_markdown({**document(), "rows": rows, "growth": growth(rows), "what": "talk"})
-    assert "| blocks | 1 h | 3.60 | 0.05 | blocks 1.0 | 500 (400) | 0.9 | 90 |" in text
+    assert "| blocks | 1 h | 2 | 3.60 | 0.05 | blocks 1.0 | 500 (400) | 0.9 | 90 |" in text
     assert shown_length(36_000) == "10 h"
 
 

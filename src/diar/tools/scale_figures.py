@@ -55,15 +55,15 @@ def growth(rows: Sequence[Row]) -> dict[str, float]:
 def markdown(document: Mapping[str, Any]) -> str:
     """The report as a Markdown table."""
     lines = [
-        "| mode | length | wall s / min | CPU s / min | seconds by stage | server PSS MB (base)"
+        "| mode | length | speakers | wall s / min | CPU s / min | seconds by stage | server PSS MB (base)"
         " | over base / PCM | client RSS MB |",
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in document["rows"]:
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in row["stages_s"].items())
         over = (row["server_peak_pss_mb"] - row["server_base_pss_mb"]) / row["pcm_mb"]
         lines.append(
-            f"| {row['mode']} | {shown_length(row['length_s'])} | {row['wall_s_per_minute']:.2f}"
+            f"| {row['mode']} | {shown_length(row['length_s'])} | {row['speakers']} | {row['wall_s_per_minute']:.2f}"
             f" | {row['cpu_s_per_minute']:.2f} | {stages} | {row['server_peak_pss_mb']:.0f}"
             f" ({row['server_base_pss_mb']:.0f}) | {over:.1f} | {row['client_peak_rss_mb']:.0f} |"
         )
