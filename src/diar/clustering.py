@@ -1,7 +1,8 @@
 """From embeddings of local speakers to speakers of the recording: evidence merge and assignment.
 
 The procedure and its constants are explained in docs/clustering.md. It is deterministic: no random numbers,
-no iteration to convergence; all sums are float64.
+no iteration to convergence; all sums are float64. SciPy is imported where it is called: it takes 20 MB of
+each process, and most of a server's never call it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import pdist
 
 from diar.evidence import Evidence, merge_clusters
 from diar.powerset import class_members
@@ -145,6 +143,8 @@ def assign(similarity: Floats, window: Ints, delta: float) -> Ints:
     similarity: (row, cluster). window: (row,) ascending. Returns (row,).
     Linear assignment on the columns [S, S − delta, S − 2 delta, …]: column mod K is the cluster.
     """
+    from scipy.optimize import linear_sum_assignment
+
     count = similarity.shape[1]
     assignment: Ints = similarity.argmax(axis=1)
     starts = np.flatnonzero(np.diff(window, prepend=-1))
@@ -231,6 +231,9 @@ def _relabel(merged: Ints, large: Ints) -> Ints:
 
 def _precluster(vectors: Floats, cosine: float) -> Ints:
     """Groups of surely alike vectors: average linkage in blocks of rows, cut at ``cosine``."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import pdist
+
     groups = np.zeros(len(vectors), np.intp)
     count = 0
     for start in range(0, len(vectors), PRECLUSTER_ROWS):

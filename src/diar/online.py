@@ -10,7 +10,6 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from diar.clustering import assign, unit
 from diar.evidence import Evidence, merge_clusters, row_evidence
@@ -123,6 +122,8 @@ class OnlineSpeakers:
 
         Among the speakers the numbers are dealt out so that most seconds keep theirs.
         """
+        from scipy.optimize import linear_sum_assignment  # only here, as in diar.clustering
+
         force = evidence.force.copy()  # merging changes the evidence
         merged, large = merge_clusters(evidence, self._constants, (1, self._most))
         members = [merged == cluster for cluster in large]
