@@ -14,6 +14,7 @@ from diar.clustering import LocalSpeakers
 from diar.evidence import Evidence, merge_clusters
 from diar.options import Options
 from diar.pipeline import Recording, diarize
+from diar.powerset import class_members
 from diar.spans import plan_blocks, take_span
 
 S = 16_000
@@ -188,3 +189,47 @@ def test_other_recordings_at_the_same_time_change_nothing(seeds, profile):
 
     expected = [asyncio.run(alone(nets, samples)) for nets, samples in recordings]
     assert answers(asyncio.run(together())) == answers(expected)
+
+
+def cut_otherwise(profile, windows_per_block):
+    """The profile with blocks of another length, and a pure embedding in every window."""
+    geometry = msgspec.structs.replace(profile.geometry, windows_per_block=windows_per_block)
+    return msgspec.structs.replace(
+        profile,
+        geometry=geometry,
+        checks=msgspec.structs.replace(profile.checks, span=geometry.span_samples()),
+        embedding=msgspec.structs.replace(profile.embedding, pure_every=1),
+    )
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 99), windows_per_block=st.integers(1, 40))
+def test_where_blocks_begin_changes_nothing(seed, windows_per_block, profile):
+    found = []
+    for cut in (cut_otherwise(profile, 32), cut_otherwise(profile, windows_per_block)):
+        nets, samples = planted_recording(cut, seed)
+        found.append(asyncio.run(diarize(samples, cut, [nets.run])))
+    assert answers(found[:1]) == answers(found[1:])
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 99))
+def test_the_places_of_local_speakers_change_nothing(seed, profile):
+    nets, samples = planted_recording(profile, seed)
+    members, rng = class_members(profile.geometry), np.random.default_rng(seed)
+    place = {tuple(row): klass for klass, row in enumerate(members.tolist())}
+    straight, mixed = Recording(profile), Recording(profile)
+    for block in plan_blocks(len(samples), profile.geometry):
+        result = nets.answer(take_span(samples, block))
+        straight.add(block, result)
+        for window in range(block.num_windows):
+            order = rng.permutation(profile.geometry.local_speakers)
+            for array in (result.embeddings, result.speech, result.pure_embeddings):
+                array[window] = array[window, order]
+            classes = [place[tuple(row)] for row in members[:, np.argsort(order)].tolist()]
+            result.logits[window] = result.logits[window][:, classes]
+        mixed.add(block, result)
+    one, two = (recording.finish(len(samples), Options()) for recording in (straight, mixed))
+    plain = [[(turn.start, turn.end, turn.speaker) for turn in result.turns] for result in (one, two)]
+    assert plain[0] == plain[1]
+    np.testing.assert_allclose(one.embeddings, two.embeddings, atol=1e-6)
