@@ -74,7 +74,9 @@ def _openvino(network: Network, precision: str, profile: Profile, engines_dir: P
     if not onnx.is_file():
         raise SetupError("E_ONNX", f"no file {onnx}; {making_command(profile, network)} makes it")
     best: Literal["bf16", "fp32"] = "bf16" if profile.bf16_accepted and has_amx() else "fp32"
-    return OpenVinoLane(onnx, cast(Literal["bf16", "fp32"], precision) if precision else best, threads)
+    wanted = cast(Literal["bf16", "fp32"], precision) if precision else best
+    spans_only = network == "trunk" and not profile.pure_step(1)
+    return OpenVinoLane(onnx, wanted, threads, one_at_a_time=spans_only)
 
 
 def _tensorrt(

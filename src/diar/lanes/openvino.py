@@ -28,13 +28,19 @@ class OpenVinoLane(Lane):
 
     threads: of this lane; 0 for all cores. What is started runs beside other things in so many streams, each
     of one thread where there are enough of them: a recurrent network gains little from a second thread
-    inside a request. SetupError (E_ONNX) if the file does not load.
+    inside a request. one_at_a_time: no more is ever started before the outputs of the last are there; then
+    it is one of these streams, since each keeps the memory of the largest inputs that it ever had. SetupError
+    (E_ONNX) if the file does not load.
     """
 
-    def __init__(self, onnx: Path, precision: Precision, threads: int = 0) -> None:
+    def __init__(
+        self, onnx: Path, precision: Precision, threads: int = 0, one_at_a_time: bool = False
+    ) -> None:
         self.name = f"openvino:{precision}"
         threads = threads or len(os.sched_getaffinity(0))
         streams = min(threads, MOST_STREAMS)
+        if one_at_a_time:
+            threads, streams = threads // streams, 1
         options = {
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": streams,
