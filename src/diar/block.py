@@ -25,7 +25,7 @@ from diar.fbank import ENERGY_FLOOR, Fbank, num_fbank_frames
 from diar.front_end import fbank_windows, waveform_windows
 from diar.lanes.choose import choose_lane
 from diar.lanes.exact import ExactLane
-from diar.networks.campplus import load_campplus, pool_statistics
+from diar.networks.campplus import load_campplus, load_campplus_head, pool_statistics
 from diar.networks.load import segmentation_module
 from diar.pipeline import BlockResult, Stage
 from diar.powerset import class_members
@@ -67,7 +67,8 @@ class BlockRunner:
         if self._device.type == "cpu" and threads:
             torch.set_num_threads(threads)
         embed = profile.embedding.weights
-        trunk, head = load_campplus(engines_dir / "weights" / embed.file, embed.sha256)
+        weights = engines_dir / "weights" / embed.file
+        head = load_campplus_head(weights, embed.sha256)
         if (dim := head.linear.out_features) != profile.embedding.dim:
             raise SetupError(
                 "E_PROFILE", f"embedding.dim is {profile.embedding.dim}, {embed.file} makes vectors of {dim}"
@@ -82,7 +83,13 @@ class BlockRunner:
             threads,
         )
         self._trunk = choose_lane(
-            embedding_lane, "trunk", lambda: trunk, profile, engines_dir, self._device, threads
+            embedding_lane,
+            "trunk",
+            lambda: load_campplus(weights, embed.sha256)[0],
+            profile,
+            engines_dir,
+            self._device,
+            threads,
         )
         self._head = ExactLane(head, self._device)
         self._fbank = Fbank(device=self._device)

@@ -86,7 +86,7 @@ class Networks:
 @pytest.fixture
 def networks(monkeypatch):
     networks = Networks()
-    monkeypatch.setattr(block_module, "load_campplus", lambda *_: (nn.Identity(), networks.head))
+    monkeypatch.setattr(block_module, "load_campplus_head", lambda *_: networks.head)
     monkeypatch.setattr(block_module, "choose_lane", networks.choose)
     return networks
 

@@ -69,7 +69,7 @@ class FirstStatistics(nn.Module):
 @pytest.fixture
 def networks(monkeypatch):
     networks = Networks()
-    monkeypatch.setattr(block_module, "load_campplus", lambda *_: (nn.Identity(), FirstStatistics()))
+    monkeypatch.setattr(block_module, "load_campplus_head", lambda *_: FirstStatistics())
     monkeypatch.setattr(block_module, "choose_lane", networks.choose)
     return networks
 

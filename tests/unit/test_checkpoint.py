@@ -7,7 +7,7 @@ import torch
 
 from diar.artifacts import file_sha256
 from diar.errors import SetupError
-from diar.networks.campplus import CamppHead, CamppTrunk, load_campplus
+from diar.networks.campplus import CamppHead, CamppTrunk, load_campplus, load_campplus_head
 from diar.networks.checkpoint import read_checkpoint
 from diar.networks.segmentation import PyanNet, load_segmentation
 
@@ -90,8 +90,11 @@ def test_every_key_must_fit(tmp_path, fault):
         stored["head.bn1.bias"] = torch.zeros(31)
     torch.save(stored, path)
     if fault == "none":
-        trunk, _ = load_campplus(path)
+        trunk, head = load_campplus(path)
         assert torch.equal(trunk.head.bn1.bias, stored["head.bn1.bias"])
+        alone = load_campplus_head(path)
+        assert torch.equal(alone.linear.weight, stored["xvector.dense.linear.weight"][..., 0])
+        assert alone.state_dict().keys() == head.state_dict().keys()
         return
     with pytest.raises(SetupError, match=r"E_WEIGHTS\|.*does not fit CamppTrunk"):
         load_campplus(path)

@@ -49,7 +49,7 @@ class Head(nn.Module):
 def runner(request, monkeypatch, tmp_path):
     lanes = {"segmentation": TwoSpeakers(), "trunk": Ramp()}
     monkeypatch.setattr(block_module, "choose_lane", lambda wish, network, *_: lanes[network])
-    monkeypatch.setattr(block_module, "load_campplus", lambda *_: (nn.Identity(), Head()))
+    monkeypatch.setattr(block_module, "load_campplus_head", lambda *_: Head())
     monkeypatch.setattr(block_module, "segmentation_module", lambda *_: None)
     return BlockRunner(load_profile(NAMES[request.param]), tmp_path, threads=1)
 

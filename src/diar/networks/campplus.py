@@ -8,6 +8,7 @@ per frame; any number of masks over these frames can then be pooled and passed t
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -249,18 +250,33 @@ def load_campplus(path: Path, sha256: str | None = None) -> tuple[CamppTrunk, Ca
 
     Raises SetupError ``E_WEIGHTS`` when the file is missing, altered or made for another architecture.
     """
-    trunk_weights, head_weights = {}, {}
-    for key, value in read_checkpoint(path, sha256).items():
-        if key == f"{_HEAD_PREFIX}linear.weight":  # stored as a convolution over a single frame
-            head_weights["linear.weight"] = value.squeeze(-1)
-        elif key.startswith(_HEAD_PREFIX):
-            head_weights[key.removeprefix(_HEAD_PREFIX + "nonlinear.")] = value
-        else:
-            trunk_weights[_trunk_key(key)] = value
-    trunk, head = CamppTrunk(), CamppHead()
+    weights = read_checkpoint(path, sha256)
+    trunk = CamppTrunk()
+    trunk_weights = {_trunk_key(key): value for key, value in weights.items() if not _is_head(key)}
     load_strictly(trunk, trunk_weights, path)
+    return trunk.eval().requires_grad_(False), _head(weights, path)
+
+
+def load_campplus_head(path: Path, sha256: str | None = None) -> CamppHead:
+    """The head alone, for lanes that have the trunk from elsewhere; otherwise as ``load_campplus``."""
+    return _head(read_checkpoint(path, sha256), path)
+
+
+def _is_head(key: str) -> bool:
+    return key.startswith(_HEAD_PREFIX)
+
+
+def _head(weights: Mapping[str, Tensor], path: Path) -> CamppHead:
+    head = CamppHead()
+    head_weights = {
+        key.removeprefix(_HEAD_PREFIX).removeprefix("nonlinear."): value
+        for key, value in weights.items()
+        if _is_head(key)
+    }
+    if (matrix := head_weights.get("linear.weight")) is not None:  # stored as a convolution over one frame
+        head_weights["linear.weight"] = matrix.squeeze(-1)
     load_strictly(head, head_weights, path)
-    return trunk.eval().requires_grad_(False), head.eval().requires_grad_(False)
+    return head.eval().requires_grad_(False)
 
 
 def _trunk_key(key: str) -> str:
