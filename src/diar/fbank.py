@@ -15,6 +15,7 @@ FRAME_SAMPLES = 400  # 25 ms at 16 kHz
 SHIFT_SAMPLES = 160  # 10 ms at 16 kHz
 _SAMPLE_SCALE = 32_768.0  # [-1, 1] to the range of 16-bit samples
 _PREEMPHASIS = 0.97
+_FRAMES_AT_ONCE = 512  # on a CPU: they stay in its cache, and a block takes 50 MB less than in one go
 KALDI_FLOOR = torch.finfo(torch.float32).eps  # 1.1921e-07: Kaldi's least energy, whatever the samples' scale
 # The same floor for samples in [-1, 1], seen at 16-bit scale: CAM++ was trained on energies floored there.
 ENERGY_FLOOR = KALDI_FLOOR * _SAMPLE_SCALE**2  # 128.0
@@ -52,6 +53,7 @@ class Fbank:
         self._window = hann.pow(0.85).to(device, torch.float32)
         mel = mel_matrix(num_bins, self._fft_size, sample_rate, low_hz, high_hz)
         self._mel = mel.to(device, torch.float32)
+        self._at_once = _FRAMES_AT_ONCE if torch.device(device).type == "cpu" else None
 
     def __call__(self, samples: Tensor) -> Tensor:
         """Log mel energies of a stretch of samples.
@@ -62,12 +64,17 @@ class Fbank:
         if samples.shape[-1] < FRAME_SAMPLES:
             return samples.new_zeros(*samples.shape[:-1], 0, self.num_bins)
         frames = (samples * _SAMPLE_SCALE).unfold(-1, FRAME_SAMPLES, SHIFT_SAMPLES)
+        parts = torch.split(frames, self._at_once or frames.shape[-2], dim=-2)
+        power = torch.cat([self._power(part) for part in parts], dim=-2)
+        return (power @ self._mel).clamp(min=self.energy_floor).log()
+
+    def _power(self, frames: Tensor) -> Tensor:
+        """Power spectra, (..., frames, bins of the FFT), of (..., frames, samples) at 16-bit scale."""
         frames = frames - frames.mean(dim=-1, keepdim=True)
         previous = torch.cat([frames[..., :1], frames[..., :-1]], dim=-1)
         frames = (frames - _PREEMPHASIS * previous) * self._window
         spectrum = torch.view_as_real(torch.fft.rfft(frames, n=self._fft_size))
-        power = spectrum.square().sum(dim=-1)
-        return (power @ self._mel).clamp(min=self.energy_floor).log()
+        return spectrum.square().sum(dim=-1)
 
 
 def mel_matrix(num_bins: int, fft_size: int, sample_rate: int, low_hz: float, high_hz: float) -> Tensor:
