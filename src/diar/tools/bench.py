@@ -2,8 +2,8 @@
 
 Ours in a process and behind a server, with each profile and lane; senko and sherpa-onnx,
 which are installed in environments of their own below engines/build/peers. Prints medians, spread and ratios
-of wall and CPU seconds, seconds by stage, the most memory, and the DER. Loading is in no time, and each gets
-the same number of cores.
+of wall and CPU seconds, seconds by stage, the DER, and the most memory, which is measured in a run with no
+other contestant there. Loading is in no time, and each gets the same number of cores.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,22 +42,25 @@ from diar.tools.peers import REQUIREMENTS, command, make_environment
 from diar.tools.workers import Contestant, Run, working
 
 RUNS = 5
+Way = Callable[[], AbstractContextManager[Contestant]]  # opens a contestant
 PEERS_PROFILE = "pyannote_campplus"  # whose networks a peer gets that brings none
 
 
-def open_peers(names: Sequence[str], options: argparse.Namespace, stack: ExitStack) -> dict[str, Any]:
-    """The peers that run here as contestants, the others with the reason why they do not."""
-    found: dict[str, Contestant | str] = {}
+def peers_ways(options: argparse.Namespace) -> tuple[dict[str, Way], dict[str, str]]:
+    """How each peer is opened; of those that cannot run here, why not."""
+    ways: dict[str, Way] = {}
+    left_out: dict[str, str] = {}
     profile = load_profile(PEERS_PROFILE)
-    for name in names:
+    for name in options.peers:
         try:
             python = make_environment(name, options.engines_dir / "build" / "peers", _say)
             line = command(name, python, options.threads, profile, options.engines_dir)
-            found[name] = stack.enter_context(working(name, line))
+            with working(name, line):
+                ways[name] = partial(working, name, line)
         except SetupError as err:
-            found[name] = err.text
+            left_out[name] = err.text
             _say(f"{name} is left out: {err.text}")
-    return found
+    return ways, left_out
 
 
 def take_turns(contestants: Sequence[Contestant], recording: Material, rounds: int) -> dict[str, list[Run]]:
@@ -66,7 +70,7 @@ def take_turns(contestants: Sequence[Contestant], recording: Material, rounds: i
     for name in turns_of(list(by_name), rounds):
         run = by_name[name].run(recording.audio)
         runs[name].append(run)
-        _say(f"{name}: {run.wall_s:.2f} s, {run.cpu_s:.2f} s of CPU, {run.peak_pss_mb:.0f} MB")
+        _say(f"{name}: {run.wall_s:.2f} s, {run.cpu_s:.2f} s of CPU")
     return runs
 
 
@@ -79,6 +83,21 @@ def der_of(contestant: Contestant, recordings: Sequence[Material]) -> Errors:
     return pool(found)
 
 
+def measure_alone(name: str, way: Way, recording: Material, labelled: Sequence[Material]) -> dict[str, Any]:
+    """Memory while nobody else runs (others would share its libraries' pages), and the DER of a folder."""
+    with way() as contestant:
+        run = contestant.run(recording.audio)
+        _say(f"{name} alone: {run.peak_pss_mb:.0f} MB")
+        found = {
+            "load_s": round(contestant.load_s, 2),
+            "peak_pss_mb": round(run.peak_pss_mb, 1),
+            "peak_rss_mb": round(run.peak_rss_mb, 1),
+        }
+        if labelled and "grpc" not in name:  # which are the same bytes as in process
+            found["folder_der"] = der_of(contestant, labelled).der
+    return found
+
+
 def bench(options: argparse.Namespace) -> dict[str, Any]:
     """The report."""
     earlier = json.loads(options.json.read_text(encoding="utf-8")) if options.add else None
@@ -87,20 +106,16 @@ def bench(options: argparse.Namespace) -> dict[str, Any]:
         recording = material(options.audio, options.speakers, options.length_s, folder)
         if earlier and earlier["audio"] != recording.description():
             raise SetupError("E_ARGUMENTS", f"--add: {options.json} is about {earlier['audio']}")
-        ours = [
-            stack.enter_context(way.opened(options.serve, options.engines_dir)) for way in Ours.all(options)
-        ]
-        peers = open_peers(options.peers, options, stack)
-        running = [*ours, *(peer for peer in peers.values() if not isinstance(peer, str))]
-        runs = take_turns(running, recording, options.runs)
-        labelled = folder_material(options.dev, folder) if options.dev else []
-        folder_der = {
-            contestant.name: der_of(contestant, labelled).der
-            for contestant in (running if labelled else ())
-            if "grpc" not in contestant.name  # the same bytes as in process
+        ways: dict[str, Way] = {
+            way.name: partial(way.opened, options.serve, options.engines_dir) for way in Ours.all(options)
         }
-        loads = {contestant.name: round(contestant.load_s, 2) for contestant in running}
-    rows = _rows(runs, recording, folder_der, loads, earlier)
+        peers, left_out = peers_ways(options)
+        ways |= peers
+        with ExitStack() as together:
+            contestants = [together.enter_context(way()) for way in ways.values()]
+            runs = take_turns(contestants, recording, options.runs)
+        labelled = folder_material(options.dev, folder) if options.dev else []
+        alone = {name: measure_alone(name, way, recording, labelled) for name, way in ways.items()}
     return {
         "commit": our_commit(options.engines_dir),
         "date": datetime.now(timezone.utc).date().isoformat(),
@@ -109,31 +124,28 @@ def bench(options: argparse.Namespace) -> dict[str, Any]:
         "audio": recording.description(),
         "threads": options.threads,
         "peers": list(REQUIREMENTS),
-        "left_out": {name: reason for name, reason in peers.items() if isinstance(reason, str)},
-        "contestants": rows,
+        "left_out": left_out,
+        "contestants": _rows(runs, recording, alone, earlier),
     }
 
 
 def _rows(
     runs: dict[str, list[Run]],
     recording: Material,
-    folder_der: dict[str, float],
-    loads: dict[str, float],
+    alone: dict[str, dict[str, Any]],
     earlier: dict[str, Any] | None,
 ) -> list[dict[str, Any]]:
     """A row for each contestant, of this report and of the one that is added to."""
     known = {row["name"]: row for row in earlier["contestants"]} if earlier else {}
     records = with_earlier({name: [record(run) for run in some] for name, some in runs.items()}, earlier)
-    rows = [summarise(name, some, recording.num_samples / SAMPLE_RATE) for name, some in records.items()]
+    rows = [
+        known.get(name, {}) | alone.get(name, {}) | summarise(name, some, recording.num_samples / SAMPLE_RATE)
+        for name, some in records.items()
+    ]
     for row in rows:
-        name = row["name"]
-        old = known.get(name, {})
-        row["load_s"] = loads.get(name, old.get("load_s"))
-        row["der"] = old.get("der")
-        if runs.get(name) and recording.reference is not None:
-            row["der"] = score(recording.reference, runs[name][0].turns, recording.num_samples, 0.0).der
-        if name in folder_der or "folder_der" in old:
-            row["folder_der"] = folder_der.get(name, old.get("folder_der"))
+        if row["name"] in runs and recording.reference is not None:
+            turns = runs[row["name"]][0].turns
+            row["der"] = score(recording.reference, turns, recording.num_samples, 0.0).der
         row["ratios"] = ratios(row, [other for other in rows if other["name"] in REQUIREMENTS])
     return rows
 

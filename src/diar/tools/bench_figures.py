@@ -22,21 +22,18 @@ def turns_of(names: Sequence[str], rounds: int) -> Iterator[str]:
 
 
 def record(run: Run) -> Row:
-    """One run as the report keeps it, without its turns."""
+    """One run as the report keeps it, without its turns and memory."""
     return {
         "wall_s": round(run.wall_s, 3),
         "cpu_s": round(run.cpu_s, 3),
-        "peak_pss_mb": round(run.peak_pss_mb, 1),
-        "peak_rss_mb": round(run.peak_rss_mb, 1),
         "stages_s": {name: round(seconds, 3) for name, seconds in run.stages.items()},
     }
 
 
 def summarise(name: str, runs: Sequence[Row], audio_s: float) -> Row:
-    """One contestant's figures over its runs. Memory is the most of all runs, times are medians.
+    """One contestant's figures over its runs: medians.
 
-    >>> runs = [{"wall_s": w, "cpu_s": 2 * w, "peak_pss_mb": 9.0, "peak_rss_mb": 9.0, "stages_s": {"x": w}}
-    ...         for w in (3.0, 1.0, 2.0)]
+    >>> runs = [{"wall_s": w, "cpu_s": 2 * w, "stages_s": {"x": w}} for w in (3.0, 1.0, 2.0)]
     >>> row = summarise("we", runs, 120.0)
     >>> row["wall_s"], row["wall_s_per_minute"], row["cpu_s_per_minute"], row["stages_s"]
     ({'median': 2.0, 'least': 1.0, 'most': 3.0}, 1.0, 2.0, {'x': 2.0})
@@ -50,8 +47,6 @@ def summarise(name: str, runs: Sequence[Row], audio_s: float) -> Row:
         "wall_s_per_minute": round(statistics.median(wall) / minutes, 4),
         "cpu_s_per_minute": round(statistics.median(run["cpu_s"] for run in runs) / minutes, 4),
         "stages_s": {stage: round(statistics.median(values), 3) for stage, values in stages.items()},
-        "peak_pss_mb": max(run["peak_pss_mb"] for run in runs),
-        "peak_rss_mb": max(run["peak_rss_mb"] for run in runs),
         "runs": list(runs),
     }
 
@@ -112,8 +107,8 @@ def describe(document: Mapping[str, Any]) -> str:
     audio = document["audio"]
     text = (
         f"{audio['name']}, {audio['seconds'] / 60:.1f} min; medians of at least {least}"
-        f" runs that took turns, {document['threads']} threads each, model load excluded; DER at collar 0,"
-        f" overlap scored. {document['machine']}; {document['versions']}; commit {document['commit']},"
+        f" runs that took turns, {document['threads']} threads each, model load excluded; memory in a run alone;"
+        f" DER at collar 0, overlap scored. {document['machine']}; {document['versions']}; commit {document['commit']},"
         f" {document['date']}."
     )
     left_out = "".join(f" Left out: {name}, {reason}." for name, reason in document["left_out"].items())
