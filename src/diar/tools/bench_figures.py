@@ -107,9 +107,9 @@ def describe(document: Mapping[str, Any]) -> str:
     audio = document["audio"]
     text = (
         f"{audio['name']}, {audio['seconds'] / 60:.1f} min; medians of at least {least}"
-        f" runs that took turns, {document['threads']} threads each, model load excluded; memory in a run alone;"
-        f" DER at collar 0, overlap scored. {document['machine']}; {document['versions']}; commit {document['commit']},"
-        f" {document['date']}."
+        f" runs that took turns, {document['threads']} threads each, model load excluded;"
+        f" memory in a run alone; DER at collar 0, overlap scored."
+        f" {document['machine']}; {document['versions']}; commit {document['commit']}, {document['date']}."
     )
     left_out = "".join(f" Left out: {name}, {reason}." for name, reason in document["left_out"].items())
     return text + left_out
