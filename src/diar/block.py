@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ from diar.pipeline import BlockResult, Stage
 from diar.powerset import class_members
 from diar.profile import FBANK_FIELD_SAMPLES, FBANK_STEP_SAMPLES, SAMPLE_RATE, TRUNK_STEP_SAMPLES, Profile
 from diar.spans import Geometry
+from diar.splitting import Splitter
 from diar.transfer import Transfer
 
 SILENCE = math.log(ENERGY_FLOOR) + 1e-3  # log mel energy of digital silence, and a little
@@ -95,6 +96,7 @@ class BlockRunner:
         self._head = ExactLane(head, self._device)
         self._fbank = Fbank(device=self._device)
         self._members = torch.from_numpy(class_members(self._geometry)).to(self._device)
+        self._splitter = Splitter(self._geometry, profile.clustering, self._device)
         self._trunk_index, self._fbank_index = (
             nearest_frames(self._geometry, count, step).to(self._device)
             for count, step in (
@@ -115,7 +117,8 @@ class BlockRunner:
 
         span: (samples,) float32 in [-1, 1], as long as 1 … windows_per_block windows. embeddings: False
         leaves embeddings, speech and pure embeddings zero, and saves their time. spans: False leaves only
-        the embeddings zero, if there are pure ones as well, and saves about half of that.
+        the embeddings zero, if there are pure ones as well, and saves about half of that; local speakers that
+        are two people are then not told apart (``diar.splitting``), nor are they without embeddings.
 
         Raises InvalidAudio for another length or samples that are none, InternalError if a network answers
         with NaN or infinity.
@@ -179,6 +182,9 @@ class BlockRunner:
         vectors = span.new_zeros(*shape, self._profile.embedding.dim)
         if not embeddings:
             return logits, vectors, span.new_zeros(shape), vectors
+        if frames is not None:
+            with self._stage("splitting"):
+                logits = self._splitter.split(logits, partial(self._span_embeddings, frames))
         activity = self._members[logits.argmax(dim=-1)]  # (window, frame, local_speaker) bool
         clean = activity & (activity.sum(dim=-1, keepdim=True) == 1)
         speech = clean.sum(dim=1) * (geometry.frame_step / SAMPLE_RATE)
@@ -194,8 +200,8 @@ class BlockRunner:
     def _span_embeddings(self, trunk: Tensor, masks: Tensor) -> Tensor:
         """The trunk's statistics pooled under every mask of every window.
 
-        trunk: (channels, trunk frames) of the span. masks: (window, local_speaker, frame) bool. Returns
-        (window, local_speaker, dim).
+        trunk: (channels, trunk frames) of the span. masks: (window, mask, frame) bool. Returns (window, mask,
+        dim), zero rows for empty masks.
         """
         geometry = self._geometry
         frames, hop = trunk_frames_per_window(geometry), geometry.hop // TRUNK_STEP_SAMPLES
