@@ -115,6 +115,18 @@ def test_embeddings_of_little_speech_are_not_compared():
     assert comparison.figures()["cosine_min"] is None
 
 
+def test_embeddings_of_other_frames_are_not_compared():
+    nets = PlantedNets(PROFILE, TURNS)
+    one = nets.answer(np.zeros(160_000, np.float32))
+    logits, aside = one.logits.copy(), np.roll(one.embeddings, 100, axis=2)
+    logits[0, 100:130, 0] = 5
+    comparison = Comparison(1.0)
+    comparison.add(replace(one, logits=logits, embeddings=aside, pure_embeddings=aside), one)
+    figures = comparison.figures()
+    assert figures["changed_frames"] == pytest.approx(1e6 * 30 / 589)
+    assert figures["embeddings"] == 0
+
+
 ROW = {"changed_frames": 10.0, "cosine_min": 0.95, "cosine_mean": 0.999, "der": [0.2, 0.1]}
 
 

@@ -15,6 +15,7 @@ from diar.tools.der import Errors, pool
 from diar.tools.scores import COLLARS_PER_SIDE_S
 
 MILLION = 1e6
+MOST_CHANGED = 0.05  # of a window's frames: with more of them changed its embeddings are of something else
 
 
 @dataclass
@@ -22,7 +23,8 @@ class Comparison:
     """Sums over the blocks that one lane and the reference have both run.
 
     least_speech_s: embeddings are compared of local speakers that have this much clean speech, and so are
-    clustered; those of less speech lean on every frame.
+    clustered; those of less speech lean on every frame. They are compared where nearly all frames of a
+    window are the same: a local speaker that only one of the lanes splits is among the changed frames.
     """
 
     least_speech_s: float
@@ -42,7 +44,8 @@ class Comparison:
         differs = lane.logits.argmax(axis=-1) != reference.logits.argmax(axis=-1)
         self.frames += differs.size
         self.changed += int(differs.sum())
-        enough = np.minimum(lane.speech, reference.speech) >= self.least_speech_s
+        same = differs.mean(axis=1) <= MOST_CHANGED
+        enough = same[:, None] & (np.minimum(lane.speech, reference.speech) >= self.least_speech_s)
         for ours, theirs in [
             (lane.embeddings, reference.embeddings),
             (lane.pure_embeddings, reference.pure_embeddings),
@@ -127,7 +130,8 @@ def _footnote(document: dict[str, Any]) -> str:
     threads = document["threads"] or "all"
     what = (
         "Δ of log-probabilities, absolute; frames whose class differs; cosines of embeddings of local"
-        f" speakers with at least {document['least_speech_s']:g} s of clean speech; DER with overlap scored,"
+        f" speakers with at least {document['least_speech_s']:g} s of clean speech, in windows where at most"
+        f" {MOST_CHANGED:.0%} of the frames differ; DER with overlap scored,"
         f" collar a side as printed; a block of {document['windows_per_block']} windows, the fastest of"
         f" {document['repeats']} runs, on {document['device']}, {threads} threads"
     )
