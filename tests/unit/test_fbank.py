@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from diar import fbank as fbank_module
 from diar.fbank import ENERGY_FLOOR, KALDI_FLOOR, Fbank, num_fbank_frames
 
 
@@ -48,6 +49,13 @@ def test_fbank_equals_kaldi(samples, energy_floor):
     expected = kaldi(samples, energy_floor)
     assert fbank.shape == expected.shape == (num_fbank_frames(len(samples)), 80)
     assert np.abs(fbank - expected).max() <= 1e-3
+
+
+@pytest.mark.parametrize("num_samples", [400, 16_000, 655_999])
+def test_pieces_change_nothing(monkeypatch, num_samples):
+    pieces = Fbank()(noise(num_samples))
+    monkeypatch.setattr(fbank_module, "_FRAMES_AT_ONCE", 10_000)
+    assert torch.equal(Fbank()(noise(num_samples)), pieces)
 
 
 @pytest.mark.parametrize("samples", SIGNALS)
