@@ -8,7 +8,7 @@ import torch
 
 from diar.fbank import Fbank
 from diar.lanes.openvino import OpenVinoLane
-from diar.networks.campplus import load_campplus, pool_statistics
+from diar.networks.campplus import HEAD_REACH, load_campplus, pool_statistics
 from diar.networks.segmentation import load_segmentation
 from diar.profile import load_profile
 
@@ -95,6 +95,15 @@ def onnx_runtime(path):
 def openvino_fp32(path):
     lane = OpenVinoLane(path, "fp32", threads=1)
     return lambda array: lane.run(torch.from_numpy(array)).numpy()
+
+
+@pytest.mark.parametrize("frames", [500, 513, 998, 4098])
+def test_the_trunk_in_pieces_gives_the_same_bytes(onnx_dir, frames):
+    fbank = torch.randn(1, frames, 80, generator=torch.Generator().manual_seed(frames))
+    path = onnx_dir / "campplus_trunk.onnx"
+    lanes = [OpenVinoLane(path, "fp32", threads=1, reach=reach) for reach in (None, HEAD_REACH)]
+    whole, pieces = (lane.run(fbank) for lane in lanes)
+    assert torch.equal(whole, pieces)
 
 
 def openvino_bf16(path):

@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from diar.networks.campplus import TRUNK_CHANNELS, CamppHead, CamppTrunk, Segments, trunk_frames
+from diar.networks.campplus import (
+    HEAD_REACH,
+    TRUNK_CHANNELS,
+    CamppHead,
+    CamppTrunk,
+    ConvolutionalHead,
+    Segments,
+    trunk_frames,
+)
 
 
 @pytest.mark.parametrize("frames", [1, 2, 99, 100, 101, 199, 200, 201, 250, 1_000])
@@ -25,6 +33,15 @@ def test_trunk_and_head_have_the_sizes_they_say(frames):
         assert features.shape == (2, TRUNK_CHANNELS, trunk_frames(frames))
         assert head(torch.zeros(5, 2 * TRUNK_CHANNELS)).shape == (5, 192)
     assert trunk.channels == TRUNK_CHANNELS
+
+
+def test_the_convolutional_head_looks_no_further_than_it_says():
+    head, fbank = ConvolutionalHead(32).eval(), torch.zeros(2, 80, 64)
+    fbank[1, :, 32] = 100.0
+    with torch.inference_mode():
+        silence, changed = head(fbank)
+    touched = (silence != changed).any(dim=0).nonzero().flatten().tolist()
+    assert touched == list(range(32 - HEAD_REACH, 32 + HEAD_REACH + 1))
 
 
 def test_no_value_is_read_on_the_host():

@@ -15,6 +15,7 @@ from diar.lanes.exact import ExactLane
 from diar.lanes.lane import Lane
 from diar.lanes.shapes import input_shapes
 from diar.network_files import Network, making_command, onnx_file
+from diar.networks.campplus import HEAD_REACH
 from diar.plans import Precision
 from diar.profile import Profile
 
@@ -75,8 +76,9 @@ def _openvino(network: Network, precision: str, profile: Profile, engines_dir: P
         raise SetupError("E_ONNX", f"no file {onnx}; {making_command(profile, network)} makes it")
     best: Literal["bf16", "fp32"] = "bf16" if profile.bf16_accepted and has_amx() else "fp32"
     wanted = cast(Literal["bf16", "fp32"], precision) if precision else best
-    spans_only = network == "trunk" and not profile.pure_step(1)
-    return OpenVinoLane(onnx, wanted, threads, one_at_a_time=spans_only)
+    if network == "segmentation":
+        return OpenVinoLane(onnx, wanted, threads)
+    return OpenVinoLane(onnx, wanted, threads, one_at_a_time=not profile.pure_step(1), reach=HEAD_REACH)
 
 
 def _tensorrt(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import openvino
 import torch
 from torch import Tensor
@@ -18,7 +19,9 @@ from diar.errors import SetupError
 from diar.lanes.lane import FULL_PRECISION, Lane
 
 Precision = Literal["fp32", "bf16"]
+Floats = npt.NDArray[np.float32]
 WINDOWS_AT_ONCE = 4  # rows per infer request: how a batch is cut depends on its number of rows alone
+FRAMES_AT_ONCE = 512  # of a front that runs in pieces: its inner tensors take 40 MB less than a span's
 MOST_STREAMS = 4  # pieces of a full block that run beside each other; more threads share them
 _HINTS = {"fp32": openvino.Type.f32, "bf16": openvino.Type.bf16}
 
@@ -29,14 +32,23 @@ class OpenVinoLane(Lane):
     threads: of this lane; 0 for all cores. What is started runs beside other things in so many streams, each
     of one thread where there are enough of them: a recurrent network gains little from a second thread
     inside a request. one_at_a_time: no more is ever started before the outputs of the last are there; then
-    it is one of these streams, since each keeps the memory of the largest inputs that it ever had. SetupError
-    (E_ONNX) if the file does not load.
+    it is one of these streams, since each keeps the memory of the largest inputs that it ever had. reach: of
+    a network that begins with convolutions over images, (row, channels, bins, frames), how many frames to
+    either side these look at in all. In FP32 they run over FRAMES_AT_ONCE frames at a time then, with the
+    same bytes; BF16 takes half the memory, and there the bytes would differ. SetupError (E_ONNX) if the file
+    does not load.
     """
 
     def __init__(
-        self, onnx: Path, precision: Precision, threads: int = 0, one_at_a_time: bool = False
+        self,
+        onnx: Path,
+        precision: Precision,
+        threads: int = 0,
+        one_at_a_time: bool = False,
+        reach: int | None = None,
     ) -> None:
         self.name = f"openvino:{precision}"
+        self._reach: int | None = None
         threads = threads or len(os.sched_getaffinity(0))
         streams = min(threads, MOST_STREAMS)
         if one_at_a_time:
@@ -51,8 +63,13 @@ class OpenVinoLane(Lane):
         _use_bindings_once(core)
         try:
             model = core.read_model(str(onnx))
-            parts = _split_at_full_precision(model) if precision == "bf16" else [model]
-            hints = ["fp32", "bf16"] if len(parts) == 2 else [precision]
+            if precision == "bf16":
+                parts = _split_at_full_precision(model)
+                hints = ["fp32", "bf16"] if len(parts) == 2 else ["bf16"]
+            else:
+                parts = [model] if reach is None else _split_behind_images(model)
+                hints = ["fp32"] * len(parts)
+                self._reach = reach if len(parts) == 2 else None
             self._compiled = [
                 # the default of the precision depends on the processor
                 core.compile_model(part, "CPU", {**options, "INFERENCE_PRECISION_HINT": _HINTS[hint]})
@@ -87,9 +104,33 @@ class OpenVinoLane(Lane):
         if not hasattr(self._of_thread, "requests"):
             self._of_thread.requests = [part.create_infer_request() for part in self._compiled]
         values = np.ascontiguousarray(rows.numpy())
-        for request in self._of_thread.requests:
+        front, *others = self._of_thread.requests
+        if self._reach is None:
+            values = front.infer([values], share_inputs=True)[0]
+        else:
+            values = _infer_in_pieces(front, values, self._reach)
+        for request in others:
             values = request.infer([values], share_inputs=True)[0]
         return torch.from_numpy(values.copy())
+
+
+def _infer_in_pieces(request: openvino.InferRequest, values: Floats, reach: int) -> Floats:
+    """Run a network of convolutions along the frames, FRAMES_AT_ONCE of them at a time.
+
+    values: (row, frames, bins). reach: frames to either side that an output depends on. Returns (row,
+    channels, bins, frames), a copy.
+    """
+    frames, found = values.shape[1], None
+    for start in range(0, frames, FRAMES_AT_ONCE):
+        end = min(start + FRAMES_AT_ONCE, frames)
+        first = max(start - reach, 0)
+        piece = np.ascontiguousarray(values[:, first : end + reach])
+        outputs = request.infer([piece], share_inputs=True)[0]
+        if found is None:
+            found = np.empty((*outputs.shape[:-1], frames), np.float32)
+        found[..., start:end] = outputs[..., start - first : end - first]
+    assert found is not None
+    return found
 
 
 def _use_bindings_once(core: openvino.Core) -> None:
@@ -104,12 +145,21 @@ def _use_bindings_once(core: openvino.Core) -> None:
     request.infer([np.zeros(1, np.float32)], share_inputs=True)[0].copy()
 
 
+def _split_behind_images(model: openvino.Model) -> list[openvino.Model]:
+    """The part up to the last tensor of four dimensions, and the rest; the model alone if it has none."""
+    outputs = [out for node in model.get_ordered_ops() for out in node.outputs()]
+    images = [out for out in outputs if out.get_partial_shape().rank == openvino.Dimension(4)]
+    return _split(model, images[-1]) if images else [model]
+
+
 def _split_at_full_precision(model: openvino.Model) -> list[openvino.Model]:
     """The parts before and after the FULL_PRECISION tensor; the model alone if it has none."""
     named = [out for node in model.get_ops() for out in node.outputs() if FULL_PRECISION in out.names]
-    if not named:
-        return [model]
-    end = named[0]
+    return _split(model, named[0]) if named else [model]
+
+
+def _split(model: openvino.Model, end: openvino.Output) -> list[openvino.Model]:
+    """The parts before and behind a tensor."""
     front = openvino.Model([end], model.get_parameters())
     start = openvino.opset13.parameter(end.get_partial_shape(), end.get_element_type())
     for consumer in end.get_target_inputs():

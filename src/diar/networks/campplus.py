@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from diar.networks.checkpoint import load_strictly, read_checkpoint
 
 TRUNK_CHANNELS = 512  # of the trunk in its default sizes, which are those of the checkpoint
+HEAD_REACH = 10  # fbank frames to either side that its convolutional head looks at: ten kernels of 3
 _TRUNK_STRIDE = 2  # fbank frames per trunk frame
 _SEGMENT_FRAMES = 100  # trunk frames that share one local context
 _HEAD_PREFIX = "xvector.dense."
