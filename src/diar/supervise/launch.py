@@ -18,6 +18,7 @@ _RESTRICTED = "model-repository,shared-memory,trace,logging"  # for the holder o
 # of 8 requests, tritonserver went from 20 to 130 MB over 20 recordings of 5 minutes, and one of an hour took
 # 300 MB for ever; with both it stays at about 50 MB.
 _MMAP_THRESHOLD = str(1 << 20)
+_ARENAS = "2"  # of glibc, for threads to share: with one each diar_nn takes 20 MB more, to no use
 # Options of diarize_file as headers; never the key, which is a header of that kind as well
 _OPTION_HEADERS = "(?i)diar-(num-speakers|min-speakers|max-speakers|file-id|timings)"
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # an address to bind -> one to connect to
@@ -118,6 +119,7 @@ def server_environment(files: ServerFiles, base: Mapping[str, str]) -> dict[str,
     """``base`` with this Python first on PATH (the stub takes its packages) and the libraries."""
     return {
         **base,
+        "MALLOC_ARENA_MAX": _ARENAS,
         "MALLOC_MMAP_THRESHOLD_": _MMAP_THRESHOLD,
         "MALLOC_TRIM_THRESHOLD_": _MMAP_THRESHOLD,
         "PATH": _joined([str(Path(sys.executable).parent)], base.get("PATH")),
