@@ -239,6 +239,32 @@ def test_a_stretch_is_embedded_as_the_pure_rows_are(runner, networks, geometry):
     assert not runner.embed(span, active & (np.arange(998) < MIN_PURE_FRAMES - 1)).any()
 
 
+class TwoVoices(CountingTrunk):
+    """Channel 0 is loud up to trunk frame 200, channel 1 from there on."""
+
+    def run(self, features):
+        trunk = super().run(features) * 0
+        trunk[0, 0, :200] = trunk[0, 1, 200:] = 1000.0
+        return trunk
+
+
+@pytest.mark.parametrize(("what", "slots"), [({}, 2), ({"spans": False}, 1), ({"embeddings": False}, 1)])
+def test_a_local_speaker_that_is_two_people_is_split_before_it_is_embedded(
+    networks, profile, tmp_path, what, slots
+):
+    networks.trunk = TwoVoices()
+    networks.segmentation.classes[0, 10:230] = networks.segmentation.classes[0, 250:400] = CLASS[(1,)]
+    result = BlockRunner(profile, tmp_path, threads=1).run(noise(profile.geometry, 1), **what)
+    assert len(np.unique(result.logits.argmax(axis=2))) == 1 + slots
+    if what:
+        return
+    np.testing.assert_allclose(result.speech[0], np.array([150, 220, 0]) * 270 / 16_000, rtol=1e-6)
+    assert result.embeddings[0, 0, 1] > 900 > result.embeddings[0, 0, 0]
+    assert result.embeddings[0, 1, 0] > 900 > result.embeddings[0, 1, 1]
+    pure_inputs = [len(features) for features in networks.trunk.inputs if len(features) < 998]
+    assert pure_inputs == [300, 400]  # 253 and 371 frames, filled up
+
+
 def test_the_span_variant_runs_the_trunk_once(networks, profile, tmp_path):
     embedding = msgspec.structs.replace(profile.embedding, variant="span")
     runner = BlockRunner(msgspec.structs.replace(profile, embedding=embedding), tmp_path, threads=1)
