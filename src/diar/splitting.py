@@ -22,7 +22,6 @@ from diar.spans import Geometry
 PAUSE_S = 0.15  # a longer one ends a piece
 PIECE_S = 1.5  # what is longer is cut into equal pieces of about this
 LEAST_PIECE_S = 0.8  # of clean speech: a shorter piece goes with the nearest in time
-ROUNDS = 2  # of giving each piece to the part that it is more alike
 
 
 class Splitter:
@@ -122,7 +121,7 @@ def _run_starts(active: Tensor, pause: int) -> Tensor:
 
 
 def divide(vectors: Tensor, seconds: Tensor, constants: ClusteringConstants) -> tuple[Tensor, Tensor]:
-    """Divide the pieces of each local speaker in two, beginning with the pair that is least alike.
+    """Divide the pieces of each local speaker in two: each goes with one of the pair that is least alike.
 
     vectors: (window, piece, dim) of length 1. seconds: (window, slot, piece), 0 if it is another's.
     Returns (window, slot) the score of one speaker against two, infinity where there are no two parts, and
@@ -136,12 +135,12 @@ def divide(vectors: Tensor, seconds: Tensor, constants: ClusteringConstants) -> 
     count = nu.shape[1]
     index = torch.arange(count, device=nu.device)
     pairs = owned[..., None] & owned[:, :, None] & (index[:, None] < index)
-    alike = torch.where(pairs, scores((nu, force), (nu, force), constants)[:, None], torch.inf)
-    seeds = alike.flatten(2).argmin(dim=-1)[..., None]
-    first, second = owned & (index == seeds // count), owned & (index == seeds % count)
-    for _ in range(ROUNDS):
-        one, two = (scores(_sums(part, nu, force), (nu, force), constants) for part in (first, second))
-        first, second = owned & (one >= two), owned & (one < two)
+    alike = scores((nu, force), (nu, force), constants)  # (window, piece, piece)
+    least = torch.where(pairs, alike[:, None], torch.inf).flatten(2).argmin(dim=-1)  # (window, slot)
+    one, two = (
+        alike.gather(1, seed[..., None].expand(-1, -1, count)) for seed in (least // count, least % count)
+    )
+    first, second = owned & (one >= two), owned & (one < two)
     (nu1, force1), (nu2, force2) = _sums(first, nu, force), _sums(second, nu, force)
     parts = (nu1[..., None], force1[..., None, :]), (nu2[..., None], force2[..., None, :])
     score = scores(*parts, constants)[..., 0, 0]
