@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 from diar_client import DiarizationClient
 from diar_client.decode import Pcm, decode_file
 from rich.console import Console
@@ -23,6 +25,7 @@ from diar.block import BlockRunner
 from diar.errors import DiarError, SetupError
 from diar.local import diarize_local
 from diar.options import Options
+from diar.pipeline import BlockResult
 from diar.profile import SAMPLE_RATE, Profile, load_profile
 from diar.result import Diarization
 from diar.tools.confidence import judge_turns, lines
@@ -90,7 +93,13 @@ def remote_diarizer(url: str) -> Diarize:
 def score_live(profile: Profile, runner: BlockRunner, audio: Path, rttm: Path) -> LiveErrors:
     """Play one file to the live view, as fast as it can, and compare what it showed."""
     samples, reference = decode_file(audio).samples, read_rttm(rttm)
-    shown = live_turns(samples, profile, runner.run)
+
+    def run(span: npt.NDArray[np.float32]) -> BlockResult:
+        """As the server does: where every window has pure embeddings, these alone."""
+        every = profile.pure_step(profile.geometry.windows_of_span(len(span)) or 0) == 1
+        return runner.run(span, spans=not every)
+
+    shown = live_turns(samples, profile, run)
     return {latency: score_turns(reference, turns, len(samples)) for latency, turns in shown.items()}
 
 
