@@ -65,7 +65,7 @@ def test_a_file_loads_as_the_name_does(load, profile):
         pytest.param(
             "precut_cosine = 0.65", "precut_cosine = 1.0", ["1.0", "precut_cosine"], id="precut-of-one"
         ),
-        pytest.param("kappa = 2.0", "kappa = nan", ["kappa"], id="not-a-number"),
+        pytest.param("kappa = 1.4", "kappa = nan", ["kappa"], id="not-a-number"),
         pytest.param("delta = 0.1", "delta = inf", ["delta"], id="without-end"),
         pytest.param("[geometry]", "[geometry", ["faulty.toml"], id="no-toml"),
     ],
