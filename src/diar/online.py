@@ -7,7 +7,6 @@ an early mistake is repaired when more is known. A speaker keeps its number with
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,14 +18,13 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
 MAX_GROUPS = 100  # kept apart; beyond that the two most alike become one
-CAUTION = 0.8  # of kappa: a group's first window often holds but the end of a turn
 
 
 class OnlineSpeakers:
     """The speakers so far, numbered from 0 to ``most − 1``; ``dim`` numbers in an embedding."""
 
     def __init__(self, constants: ClusteringConstants, dim: int, most: int) -> None:
-        self._constants = msgspec.structs.replace(constants, kappa=CAUTION * constants.kappa)
+        self._constants = constants
         self._most = most
         none = np.zeros(0)
         self._heard = Evidence(none, np.zeros((0, dim)), none, np.zeros((0, 0)), none)  # of each group
