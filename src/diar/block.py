@@ -9,8 +9,9 @@ from one block to the next.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -25,7 +26,13 @@ from diar.fbank import ENERGY_FLOOR, Fbank, num_fbank_frames
 from diar.front_end import fbank_windows, waveform_windows
 from diar.lanes.choose import choose_lane
 from diar.lanes.exact import ExactLane
-from diar.networks.campplus import load_campplus, load_campplus_head, pool_statistics
+from diar.networks.campplus import (
+    centred_moments,
+    load_campplus,
+    load_campplus_head,
+    pool_moments,
+    pool_statistics,
+)
 from diar.networks.load import segmentation_module
 from diar.pipeline import BlockResult, Stage
 from diar.powerset import class_members
@@ -36,7 +43,6 @@ from diar.transfer import Transfer
 
 SILENCE = math.log(ENERGY_FLOOR) + 1e-3  # log mel energy of digital silence, and a little
 MIN_PURE_FRAMES = 20  # fbank frames (0.2 s): fewer give no pure embedding
-WINDOWS_POOLED_AT_ONCE = 4  # on a CPU: a block takes 90 MB less than in one go, and less time
 PURE_FRAMES_STEP = 100  # pure passes are as long as a multiple of this: ten shapes for a lane to prepare
 
 
@@ -66,8 +72,6 @@ class BlockRunner:
         self._stage = stage
         self._geometry = profile.geometry
         self._device = torch.device(device)
-        if self._device.type == "cpu" and threads:
-            torch.set_num_threads(threads)
         embed = profile.embedding.weights
         weights = engines_dir / "weights" / embed.file
         head = load_campplus_head(weights, embed.sha256)
@@ -94,6 +98,8 @@ class BlockRunner:
             threads,
         )
         self._head = ExactLane(head, self._device)
+        runs_networks = any(isinstance(lane, ExactLane) for lane in (self._segmentation, self._trunk))
+        self._torch_threads = (threads or len(os.sched_getaffinity(0))) if runs_networks else 1
         self._fbank = Fbank(device=self._device)
         self._members = torch.from_numpy(class_members(self._geometry)).to(self._device)
         self._splitter = Splitter(self._geometry, profile.clustering, self._device)
@@ -128,7 +134,7 @@ class BlockRunner:
         check_samples(span, what="SPAN")
         if span.dtype != np.float32:
             raise InvalidAudio("E_SPAN_DTYPE", f"SPAN: got {span.dtype}, expected float32")
-        with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
+        with self._context():
             result = self._run(self._transfer.send(span), embeddings, spans)
             logits, vectors, speech, pure = self._transfer.fetch(result, self._synchronise)
         for name, array in (("LOGITS", logits), ("EMBEDDINGS", vectors), ("PURE_EMBEDDINGS", pure)):
@@ -149,7 +155,7 @@ class BlockRunner:
         Raises InvalidAudio for samples that are none.
         """
         check_samples(samples)
-        with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
+        with self._context():
             features = self._fbank(torch.tensor(samples, device=self._device))
             own = features[torch.tensor(active, device=self._device)]
             if len(own) < MIN_PURE_FRAMES:
@@ -160,6 +166,18 @@ class BlockRunner:
         """Give back the networks and their memory."""
         for lane in (self._segmentation, self._trunk, self._head):
             lane.close()
+
+    @contextmanager
+    def _context(self) -> Iterator[None]:
+        """Where everything runs: PyTorch without gradients, on this runner's stream or with its threads.
+
+        The threads are the process's, so another runner may have set them. Beside a lane with threads of its
+        own PyTorch has one: what is left for it are milliseconds, in which a second one is mostly waited for.
+        """
+        if self._device.type == "cpu" and torch.get_num_threads() != self._torch_threads:
+            torch.set_num_threads(self._torch_threads)
+        with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
+            yield
 
     def _synchronise(self) -> None:
         if self._stream:
@@ -184,7 +202,8 @@ class BlockRunner:
             return logits, vectors, span.new_zeros(shape), vectors
         if frames is not None:
             with self._stage("splitting"):
-                logits = self._splitter.split(logits, partial(self._span_embeddings, frames))
+                embed = partial(self._span_embeddings, *centred_moments(frames))
+                logits = self._splitter.split(logits, embed)
         activity = self._members[logits.argmax(dim=-1)]  # (window, frame, local_speaker) bool
         clean = activity & (activity.sum(dim=-1, keepdim=True) == 1)
         speech = clean.sum(dim=1) * (geometry.frame_step / SAMPLE_RATE)
@@ -194,22 +213,20 @@ class BlockRunner:
             pure = self._pure_embeddings(features, masks) if pure_too else vectors
         if frames is not None:
             with self._stage("pooling"):
-                vectors = self._span_embeddings(frames, masks)
+                vectors = embed(masks)
         return logits, vectors, speech, pure
 
-    def _span_embeddings(self, trunk: Tensor, masks: Tensor) -> Tensor:
+    def _span_embeddings(self, centre: Tensor, moments: Tensor, masks: Tensor) -> Tensor:
         """The trunk's statistics pooled under every mask of every window.
 
-        trunk: (channels, trunk frames) of the span. masks: (window, mask, frame) bool. Returns (window, mask,
+        centre, moments: of the span's trunk frames. masks: (window, mask, frame) bool. Returns (window, mask,
         dim), zero rows for empty masks.
         """
         geometry = self._geometry
         frames, hop = trunk_frames_per_window(geometry), geometry.hop // TRUNK_STEP_SAMPLES
-        windows = trunk.unfold(1, frames, hop)[:, : len(masks)].transpose(0, 1)  # (window, channels, frame)
+        windows = moments.unfold(0, frames, hop)[: len(masks)].transpose(1, 2)  # views, nothing is copied
         pooled = masks[:, :, self._trunk_index]  # a single frame may be nearest to no trunk frame
-        at_once = WINDOWS_POOLED_AT_ONCE if self._device.type == "cpu" else len(masks)
-        parts = (torch.split(tensor, at_once) for tensor in (windows, pooled.to(trunk.dtype)))
-        statistics = torch.cat([pool_statistics(*part) for part in zip(*parts, strict=True)])
+        statistics = pool_moments(centre, windows, pooled.to(moments.dtype))
         vectors = self._head.run(statistics.flatten(0, 1)).reshape(*masks.shape[:2], -1)
         return vectors.mul(pooled.any(dim=-1, keepdim=True))
 

@@ -11,8 +11,9 @@ PROFILE = load_profile("pyannote_campplus")
 SECOND = 16_000
 
 
-def make_runner(weights_dir, lane):
-    return BlockRunner(PROFILE, weights_dir.parent, segmentation_lane=lane, embedding_lane=lane, threads=1)
+def make_runner(weights_dir, lane, threads=1):
+    lanes = {"segmentation_lane": lane, "embedding_lane": lane}
+    return BlockRunner(PROFILE, weights_dir.parent, **lanes, threads=threads)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,14 @@ def test_a_block_does_not_depend_on_what_ran_before(runner, two_windows):
     runner.run(two_windows[::-1][: PROFILE.geometry.window].copy())
     runner.run(np.zeros(PROFILE.geometry.window, np.float32), embeddings=False)
     assert [array.tobytes() for array in arrays(runner.run(two_windows))] == before
+
+
+def test_the_number_of_threads_changes_no_byte(weights_dir, onnx_dir, openvino, exact, two_windows):
+    before = [array.tobytes() for array in arrays(openvino.run(two_windows))]
+    exact.run(two_windows)  # PyTorch's threads are the process's
+    more = make_runner(weights_dir, "openvino:fp32", threads=2)
+    assert [array.tobytes() for array in arrays(more.run(two_windows))] == before
+    more.close()
 
 
 def test_without_spans_all_but_the_embeddings_is_the_same(runner, two_windows):

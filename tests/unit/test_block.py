@@ -148,13 +148,6 @@ def test_embeddings_are_pooled_over_the_frames_of_each_speaker_alone(runner, net
         assert result.embeddings[window, speaker, 0] == pytest.approx(np.mean(pooled) + 5, rel=1e-5)
 
 
-def test_windows_are_pooled_alike_however_many_at_once(runner, geometry, monkeypatch):
-    span = noise(geometry, 7)
-    pieces = runner.run(span).embeddings
-    monkeypatch.setattr(block_module, "WINDOWS_POOLED_AT_ONCE", 32)
-    np.testing.assert_allclose(runner.run(span).embeddings, pieces, rtol=1e-5)
-
-
 def test_with_little_clean_speech_overlapped_frames_are_pooled_too(runner, networks, geometry):
     networks.segmentation.classes[0, 200:250] = CLASS[(1, 2)]
     networks.segmentation.classes[0, 250:270] = CLASS[(2,)]  # 20 frames are 0.34 s

@@ -33,28 +33,41 @@ def trunk_frames(num_fbank_frames: int) -> int:
     return (num_fbank_frames - 1) // _TRUNK_STRIDE + 1
 
 
-def pool_statistics(trunk: Tensor, masks: Tensor) -> Tensor:
-    """Mean and unbiased standard deviation of the trunk's frames under every mask.
+def centred_moments(trunk: Tensor) -> tuple[Tensor, Tensor]:
+    """What statistics pooling needs of the trunk's frames, whatever the masks.
 
-    trunk: (..., channels, frames). masks: (..., m, frames) float32 weights >= 0.
-    Returns (..., m, 2 channels) float32: means, then deviations; a row of zeros where the weights are all
-    zero. One frame alone has deviation 0. Fractional weights count as reliabilities: the variance is divided
-    by sum(w) - sum(w^2) / sum(w), which is n - 1 for zeros and ones.
-
-    Two matrix products, no branch on values. The trunk is centred on its mean over all frames first, so that
-    the difference of the second moment and the squared mean cancels little in float32.
+    trunk: (..., channels, frames). Returns its mean over all frames, (..., 1, channels), and (..., frames, 2
+    channels): each frame less that mean, then the squares. Centred, the difference of the second moment and
+    the squared mean cancels little in float32.
     """
     centre = trunk.mean(dim=-1, keepdim=True)
     frames = (trunk - centre).transpose(-1, -2)
+    return centre.transpose(-1, -2), torch.cat([frames, frames.square()], dim=-1)
+
+
+def pool_moments(centre: Tensor, moments: Tensor, masks: Tensor) -> Tensor:
+    """Mean and unbiased standard deviation of the trunk's frames under every mask.
+
+    centre, moments: of ``centred_moments``, or windows of them. masks: (..., m, frames) float32 weights >= 0.
+    Returns (..., m, 2 channels) float32: means, then deviations; zeros where all weights are zero. One frame
+    alone has deviation 0. Fractional weights count as reliabilities: the variance is divided by
+    sum(w) - sum(w^2) / sum(w), which is n - 1 for zeros and ones.
+
+    One matrix product, no branch on values.
+    """
     total = masks.sum(dim=-1, keepdim=True)
     share = masks / total.clamp(min=torch.finfo(masks.dtype).tiny)
-    offset = share @ frames
-    spread = (share @ frames.square() - offset.square()).clamp(min=0.0)
+    offset, second = (share @ moments).chunk(2, dim=-1)
+    spread = (second - offset.square()).clamp(min=0.0)
     freedom = 1.0 - share.square().sum(dim=-1, keepdim=True)  # (n - 1) / n for zeros and ones
     least = torch.finfo(masks.dtype).eps
     deviation = (spread / freedom.clamp(min=least)).sqrt() * (freedom > least)
-    mean = offset + centre.transpose(-1, -2)
-    return torch.cat([mean, deviation], dim=-1) * (total > 0)
+    return torch.cat([centre + offset, deviation], dim=-1) * (total > 0)
+
+
+def pool_statistics(trunk: Tensor, masks: Tensor) -> Tensor:
+    """``pool_moments`` of a trunk's output, (..., channels, frames), under masks (..., m, frames)."""
+    return pool_moments(*centred_moments(trunk), masks)
 
 
 def _norm_relu(channels: int) -> nn.Sequential:

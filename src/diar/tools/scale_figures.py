@@ -64,8 +64,9 @@ def markdown(document: Mapping[str, Any]) -> str:
         over = (row["server_peak_pss_mb"] - row["server_base_pss_mb"]) / row["pcm_mb"]
         lines.append(
             f"| {row['mode']} | {shown_length(row['length_s'])} | {row['speakers']}"
-            f" | {row['wall_s_per_minute']:.2f} | {row['cpu_s_per_minute']:.2f} | {stages} | {row['server_peak_pss_mb']:.0f}"
-            f" ({row['server_base_pss_mb']:.0f}) | {over:.1f} | {row['client_peak_rss_mb']:.0f} |"
+            f" | {row['wall_s_per_minute']:.2f} | {row['cpu_s_per_minute']:.2f} | {stages}"
+            f" | {row['server_peak_pss_mb']:.0f} ({row['server_base_pss_mb']:.0f})"
+            f" | {over:.1f} | {row['client_peak_rss_mb']:.0f} |"
         )
     rates = ", ".join(f"{mode} × {rate:.2f}" for mode, rate in document["growth"].items())
     lines += [
