@@ -17,13 +17,6 @@ SPEECH, MINUTE = 3277, 60 * 16_000  # 0.1 of full scale: the first local speaker
 
 
 @pytest.fixture
-def nets(profile, triton):
-    nets = scripted_nets(profile)
-    triton._callees["diar_nn_g0"] = nets
-    return nets
-
-
-@pytest.fixture
 def model(repository, parameters):
     model = TritonPythonModel()
     model.initialize(initialize_arguments("diarize", repository, parameters["diarize"]))
