@@ -61,8 +61,8 @@ def test_the_server_runs_while_inside_and_is_told_to_stop(tmp_path):
     serve = command(
         tmp_path,
         f"echo $$ >{tmp_path}/pid; echo $* >{tmp_path}/arguments\n"
-        "echo http; echo grpc; echo metrics; echo health\n"
         f"trap 'echo stopped >{tmp_path}/end; exit 0' TERM\n"
+        "echo http; echo grpc; echo metrics; echo health\n"
         "while :; do sleep 0.05; done\n",
     )
     with live_server.running_server(serve) as server:
