@@ -2,10 +2,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from counting_networks import Networks
 from diar_client import DiarizationClient
 from hypothesis import settings
 from scripted_server import QUICK, scripted_server
 
+from diar import block as block_module
+from diar.block import BlockRunner
 from diar.profile import load_profile
 
 # the same examples at every run, and no clock: the machine may be busy
@@ -20,6 +23,12 @@ def profile():
 
 
 @pytest.fixture(scope="session")
+def two_tier():
+    """The profile with pure passes."""
+    return load_profile("pyannote_campplus_two_tier")
+
+
+@pytest.fixture(scope="session")
 def geometry(profile):
     return profile.geometry
 
@@ -27,6 +36,19 @@ def geometry(profile):
 @pytest.fixture(scope="session")
 def profile_text():
     return (ROOT / "engines" / "profiles" / "pyannote_campplus.toml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def networks(monkeypatch):
+    networks = Networks()
+    monkeypatch.setattr(block_module, "load_campplus_head", lambda *_: networks.head)
+    monkeypatch.setattr(block_module, "choose_lane", networks.choose)
+    return networks
+
+
+@pytest.fixture
+def runner(networks, profile, tmp_path):
+    return BlockRunner(profile, tmp_path, threads=1)
 
 
 @pytest.fixture

@@ -243,12 +243,12 @@ def test_a_recording_is_repeated_to_a_length(tmp_path):
     assert (options.more, options.modes) == (["--cpu"], ["server", "blocks"])
 
 
-def test_the_span_profile_is_the_default_one_but_for_its_variant():
-    span, default = load_profile("pyannote_campplus_span"), load_profile("pyannote_campplus")
+def test_the_two_tier_profile_is_the_default_one_but_for_its_variant():
+    two_tier, default = load_profile("pyannote_campplus_two_tier"), load_profile("pyannote_campplus")
     as_default = json.loads(
-        json.dumps(_builtins(span)).replace("pyannote_campplus_span", "pyannote_campplus")
+        json.dumps(_builtins(two_tier)).replace("pyannote_campplus_two_tier", "pyannote_campplus")
     )
-    as_default["embedding"]["variant"] = "two_tier"
+    as_default["embedding"]["variant"] = "span"
     assert as_default == _builtins(default)
 
 

@@ -2,7 +2,6 @@
 
 from itertools import permutations, product
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -10,14 +9,6 @@ from diar import clustering
 from diar.clustering import LocalSpeakers, assign
 
 DIM = 192
-
-
-@pytest.fixture(scope="module")
-def span_profile(profile):
-    """The variant without pure embeddings."""
-    return msgspec.structs.replace(
-        profile, embedding=msgspec.structs.replace(profile.embedding, variant="span")
-    )
 
 
 def cluster(rows, profile, bounds):
@@ -68,66 +59,66 @@ def count(clustering):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_voices_become_speakers(seed, span_profile):
+def test_voices_become_speakers(seed, profile):
     rows, voice = conversation(seed)
-    found = cluster(rows, span_profile, (1, None))
+    found = cluster(rows, profile, (1, None))
     assert same_partition(found.assignment, voice)
     assert found.note == ""
     np.testing.assert_allclose(np.linalg.norm(found.centroids, axis=1), 1)
 
 
 @pytest.mark.parametrize("bounds", [(1, None), (1, 2), (3, 3), (6, 6), (6, None)])
-def test_bounds_are_met(bounds, span_profile):
+def test_bounds_are_met(bounds, profile):
     rows, _ = conversation(1)
-    found = cluster(rows, span_profile, bounds)
+    found = cluster(rows, profile, bounds)
     assert bounds[0] <= count(found) <= (bounds[1] or 99)
     assert found.note == ""
     assert set(found.assignment.tolist()) <= set(range(count(found)))
 
 
-def test_asking_for_the_count_that_was_found_changes_nothing(span_profile):
+def test_asking_for_the_count_that_was_found_changes_nothing(profile):
     rows, _ = conversation(2)
-    free, exact = cluster(rows, span_profile, (1, None)), cluster(rows, span_profile, (4, 4))
+    free, exact = cluster(rows, profile, (1, None)), cluster(rows, profile, (4, 4))
     for name in ("centroids", "assignment", "margin"):
         assert getattr(free, name).tobytes() == getattr(exact, name).tobytes()
 
 
-def test_more_speakers_than_groups_of_alike_voices_are_found_among_the_rows(span_profile):
+def test_more_speakers_than_groups_of_alike_voices_are_found_among_the_rows(profile):
     rows, _ = conversation(0, num_windows=6, num_voices=1, noise=0.1)
-    assert count(cluster(rows, span_profile, (1, None))) == 1
-    found = cluster(rows, span_profile, (3, 3))
+    assert count(cluster(rows, profile, (1, None))) == 1
+    found = cluster(rows, profile, (3, 3))
     assert (count(found), found.note) == (3, "")
 
 
-def test_more_speakers_than_rows_are_as_many_as_there_are_rows_and_a_note(span_profile):
+def test_more_speakers_than_rows_are_as_many_as_there_are_rows_and_a_note(profile):
     rows, _ = conversation(0, num_windows=2, num_voices=1)
-    found = cluster(rows, span_profile, (5, 5))
+    found = cluster(rows, profile, (5, 5))
     assert count(found) == len(rows.window) == 2
     assert found.note == "only 2 stretches of clean speech to tell speakers apart by"
 
 
-def test_of_two_speakers_asked_for_the_short_one_is_kept(span_profile):
+def test_of_two_speakers_asked_for_the_short_one_is_kept(profile):
     vectors = unit(np.eye(2, DIM) + 0.6)  # too alike for so little speech
     rows = rows_of([0, 1], [0, 0], vectors, [30.0, 2.0])
-    assert count(cluster(rows, span_profile, (1, None))) == 1
-    found = cluster(rows, span_profile, (2, 2))
+    assert count(cluster(rows, profile, (1, None))) == 1
+    found = cluster(rows, profile, (2, 2))
     assert (count(found), found.note) == (2, "")
     assert found.assignment.tolist() == [0, 1]
 
 
-def test_no_row_is_no_speaker(span_profile):
+def test_no_row_is_no_speaker(profile):
     rows = rows_of([], [], np.zeros((0, DIM)), [])
     for bounds in [(1, None), (3, 3)]:
-        found = cluster(rows, span_profile, bounds)
+        found = cluster(rows, profile, bounds)
         assert found.centroids.shape == (0, DIM)
         assert (len(found.assignment), len(found.margin)) == (0, 0)
         assert found.note == "there is no speech"
 
 
 @pytest.mark.parametrize("speech", [0.0, 0.02, 0.7, 9.0])
-def test_one_row_is_one_speaker_however_short(speech, span_profile):
+def test_one_row_is_one_speaker_however_short(speech, profile):
     embedding = np.ones((1, DIM))
-    found = cluster(rows_of([3], [1], embedding, [speech]), span_profile, (1, None))
+    found = cluster(rows_of([3], [1], embedding, [speech]), profile, (1, None))
     np.testing.assert_allclose(found.centroids, unit(embedding))
     assert found.assignment.tolist() == [0]
     np.testing.assert_allclose(found.margin, 1)
@@ -135,59 +126,59 @@ def test_one_row_is_one_speaker_however_short(speech, span_profile):
 
 @pytest.mark.parametrize("speech", [(0.0, 0.0), (0.0, 4.0), (4.0, 4.0)])
 @pytest.mark.parametrize("bounds", [(1, None), (2, 2)])
-def test_rows_without_an_embedding_are_no_failure(speech, bounds, span_profile):
-    silent = cluster(rows_of([0, 0], [0, 1], np.zeros((2, DIM)), speech), span_profile, bounds)
+def test_rows_without_an_embedding_are_no_failure(speech, bounds, profile):
+    silent = cluster(rows_of([0, 0], [0, 1], np.zeros((2, DIM)), speech), profile, bounds)
     assert np.isfinite(silent.centroids).all()
     assert np.isfinite(silent.margin).all()
     assert set(silent.assignment.tolist()) <= set(range(count(silent)))
 
 
-def test_a_row_without_an_embedding_does_not_found_a_speaker(span_profile):
+def test_a_row_without_an_embedding_does_not_found_a_speaker(profile):
     embedding = np.zeros((3, DIM))
     embedding[1, 0] = 1.0
-    found = cluster(rows_of([0, 1, 2], [0, 0, 0], embedding, [0.0, 0.9, 0.0]), span_profile, (1, None))
+    found = cluster(rows_of([0, 1, 2], [0, 0, 0], embedding, [0.0, 0.9, 0.0]), profile, (1, None))
     assert found.centroids.shape == (1, DIM)
     assert found.centroids[0, 0] == 1.0
 
 
-def test_long_speech_of_half_alike_voices_is_kept_apart(span_profile):
+def test_long_speech_of_half_alike_voices_is_kept_apart(profile):
     one, two = np.eye(2, DIM)
     vectors = np.array([one, unit(one + np.sqrt(3) * two)] * 6)  # their cosine is a half
     windows = np.arange(12)
-    found = cluster(rows_of(windows, 0 * windows, vectors, 9.0 + 0 * windows), span_profile, (1, None))
+    found = cluster(rows_of(windows, 0 * windows, vectors, 9.0 + 0 * windows), profile, (1, None))
     assert found.assignment.tolist() == [0, 1] * 6
 
 
-def test_rows_with_little_clean_speech_are_assigned_but_not_clustered(span_profile):
+def test_rows_with_little_clean_speech_are_assigned_but_not_clustered(profile):
     vectors = np.eye(3, DIM)
     rows = rows_of(
         [0, 1, 2, 3], [0] * 4, [vectors[0], vectors[1], vectors[2], vectors[0]], [9.0, 9.0, 0.9, 0.1]
     )
-    found = cluster(rows, span_profile, (1, None))
+    found = cluster(rows, profile, (1, None))
     np.testing.assert_allclose(np.abs(found.centroids), vectors[:2])
     assert found.assignment[[0, 1, 3]].tolist() == [0, 1, 0]
 
 
-def test_the_centroid_is_the_mean_weighed_by_clean_speech(span_profile):
+def test_the_centroid_is_the_mean_weighed_by_clean_speech(profile):
     one, two = np.eye(2, DIM)
     alike = unit(one + 0.2 * two)
-    found = cluster(rows_of([0, 5], [0, 0], [7 * one, alike], [8.0, 2.0]), span_profile, (1, None))
+    found = cluster(rows_of([0, 5], [0, 0], [7 * one, alike], [8.0, 2.0]), profile, (1, None))
     np.testing.assert_allclose(found.centroids[0], unit(8.0 * one + 2.0 * alike), atol=1e-7)
 
 
-def test_clusters_under_the_least_seconds_give_their_rows_away(span_profile):
+def test_clusters_under_the_least_seconds_give_their_rows_away(profile):
     vectors = np.eye(2, DIM)
     for speech, expected in [(3.5, 1), (4.5, 2)]:  # a tenth of it is the row's own: 0.35 s, 0.45 s
         rows = rows_of([20, 40, 60], [0, 0, 0], vectors[[0, 1, 0]], [9.0, speech, 9.0])
-        assert count(cluster(rows, span_profile, (1, None))) == expected
+        assert count(cluster(rows, profile, (1, None))) == expected
 
 
-def test_the_pure_rows_are_clustered_and_all_rows_assigned(profile):
+def test_the_pure_rows_are_clustered_and_all_rows_assigned(two_tier):
     vectors = np.eye(2, DIM)
     blurred = unit(vectors + 0.7 * vectors[::-1])
     embedding = np.concatenate([blurred, blurred])
     rows = rows_of([0, 0, 1, 1], [0, 1, 0, 1], embedding, [6.0, 6.0, 5.0, 5.0], [0, 1], vectors)
-    found = cluster(rows, profile, (1, None))
+    found = cluster(rows, two_tier, (1, None))
     np.testing.assert_allclose(found.centroids, vectors)
     assert found.assignment.tolist() == [0, 1, 0, 1]
 
@@ -201,13 +192,13 @@ def test_the_pure_rows_are_clustered_and_all_rows_assigned(profile):
         pytest.param(60, False, 0, sum(1 / n for n in range(1, 11)) / 10, id="fewer-windows-at-the-edge"),
     ],
 )
-def test_speech_in_several_windows_is_shared_between_them(num_windows, pure, window, share, profile):
-    classes = np.ones((num_windows, profile.geometry.frames), np.uint8)  # local speaker 0, all the time
+def test_speech_in_several_windows_is_shared_between_them(num_windows, pure, window, share, two_tier):
+    classes = np.ones((num_windows, two_tier.geometry.frames), np.uint8)  # local speaker 0, all the time
     windows, vectors = np.arange(num_windows), np.ones((num_windows, DIM))
     rows = rows_of(
         windows, 0 * windows, vectors, 9.0 + 0 * windows, windows[: int(pure)], vectors[: int(pure)]
     )
-    found = clustering._shares(rows, np.array([window]), classes, profile)
+    found = clustering._shares(rows, np.array([window]), classes, two_tier)
     np.testing.assert_allclose(found, share, atol=0.04)
 
 
@@ -216,40 +207,40 @@ def test_rows_without_any_pure_row_are_clustered_as_they_are(profile):
     assert same_partition(cluster(rows, profile, (1, None)).assignment, voice)
 
 
-def test_blocks_of_rows_are_joined_by_the_merging(monkeypatch, span_profile):
+def test_blocks_of_rows_are_joined_by_the_merging(monkeypatch, profile):
     rows, voice = conversation(4, num_windows=60)
     monkeypatch.setattr("diar.clustering.PRECLUSTER_ROWS", 7)
-    assert same_partition(cluster(rows, span_profile, (1, None)).assignment, voice)
+    assert same_partition(cluster(rows, profile, (1, None)).assignment, voice)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_order_of_slots_in_a_window_does_not_matter(seed, span_profile):
+def test_the_order_of_slots_in_a_window_does_not_matter(seed, profile):
     rows, _ = conversation(seed, noise=0.9)
     rng = np.random.default_rng(seed)
     order = np.lexsort((rng.random(len(rows.window)), rows.window))
     shuffled = rows_of(rows.window, rows.slot, rows.embedding[order], rows.speech[order])
-    found = cluster(rows, span_profile, (1, None)).assignment
-    assert same_partition(cluster(shuffled, span_profile, (1, None)).assignment, found[order])
+    found = cluster(rows, profile, (1, None)).assignment
+    assert same_partition(cluster(shuffled, profile, (1, None)).assignment, found[order])
 
 
-def test_the_same_rows_give_the_same_bytes(span_profile):
+def test_the_same_rows_give_the_same_bytes(profile):
     rows, _ = conversation(5, noise=0.9)
-    one, two = (cluster(rows, span_profile, (1, None)) for _ in range(2))
+    one, two = (cluster(rows, profile, (1, None)) for _ in range(2))
     assert one.centroids.tobytes() == two.centroids.tobytes()
     assert one.assignment.tobytes() == two.assignment.tobytes()
 
 
-def test_loudness_of_an_embedding_does_not_matter(span_profile):
+def test_loudness_of_an_embedding_does_not_matter(profile):
     rows, _ = conversation(6)
     louder = rows_of(rows.window, rows.slot, rows.embedding * 1_000, rows.speech)
-    one, two = cluster(rows, span_profile, (1, None)), cluster(louder, span_profile, (1, None))
+    one, two = cluster(rows, profile, (1, None)), cluster(louder, profile, (1, None))
     np.testing.assert_array_equal(one.assignment, two.assignment)
     np.testing.assert_allclose(one.centroids, two.centroids, atol=1e-6)
 
 
-def test_margins_are_the_distance_to_the_next_centroid(span_profile):
+def test_margins_are_the_distance_to_the_next_centroid(profile):
     rows, _ = conversation(7)
-    found = cluster(rows, span_profile, (1, None))
+    found = cluster(rows, profile, (1, None))
     for row, (own, margin) in enumerate(zip(found.assignment, found.margin, strict=True)):
         similarity = unit(rows.embedding[row].astype(float)) @ found.centroids.T
         assert margin == pytest.approx(similarity[own] - max(np.delete(similarity, own)))

@@ -41,7 +41,7 @@ def test_what_is_heard_again_is_alike_but_not_the_same(heard, profile):
     long = repeat(heard, 2, profile)
     for (_, first), (_, again) in zip(long.blocks[:2], long.blocks[2:], strict=True):
         np.testing.assert_array_equal(first.logits, again.logits)
-        one, two = (result.pure_embeddings[result.pure_embeddings.any(-1)] for result in (first, again))
+        one, two = (result.embeddings[result.embeddings.any(-1)] for result in (first, again))
         lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
         cosines = (one * two).sum(axis=1) / lengths
         assert 0.9 < cosines.mean() < 0.99

@@ -218,15 +218,15 @@ def test_audio_of_a_long_stream_is_not_kept(profile):
     assert tail._buffer.nbytes <= 4 * 4 * 90 * SECOND  # 90 s are needed at most, a buffer grows by halves
 
 
-def test_an_hour_of_two_speakers_at_a_time_takes_at_most_twelve_megabytes(profile):
-    geometry, recording = profile.geometry, Recording(profile)
+def test_an_hour_of_two_speakers_at_a_time_takes_at_most_twelve_megabytes(two_tier):
+    geometry, recording = two_tier.geometry, Recording(two_tier)
     for block in iter_blocks(3600, geometry):
         n = block.num_windows
         logits = np.zeros((n, geometry.frames, geometry.num_classes), np.float32)
         logits[:, :, 4] = 1.0  # both of the first two local speakers
-        vectors = np.ones((n, geometry.local_speakers, profile.embedding.dim), np.float32)
+        vectors = np.ones((n, geometry.local_speakers, two_tier.embedding.dim), np.float32)
         pure = np.zeros_like(vectors)
-        pure[:: profile.pure_step(n)] = 1.0
+        pure[:: two_tier.pure_step(n)] = 1.0
         recording.add(block, BlockResult(logits, vectors, np.ones((n, 3), np.float32), pure, ("a", "a")))
     kept = [*recording._classes.values()]
     for rows in recording._rows.values():

@@ -14,7 +14,7 @@ from diar.profile import load_profile
 from diar.transfer import Transfer
 
 CPU = torch.device("cpu")
-NAMES = {"span": "pyannote_campplus_span", "two_tier": "pyannote_campplus"}
+NAMES = {"span": "pyannote_campplus", "two_tier": "pyannote_campplus_two_tier"}
 
 
 class TwoSpeakers(Lane):

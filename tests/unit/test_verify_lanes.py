@@ -15,7 +15,7 @@ from diar.tools import verify_lanes as tool
 from diar.tools.lane_comparison import Comparison, faults, markdown
 
 S = 16_000
-PROFILE = msgspec.structs.replace(load_profile("pyannote_campplus"), limits={})
+PROFILE = msgspec.structs.replace(load_profile("pyannote_campplus_two_tier"), limits={})
 TURNS = [(1 * S, 9 * S, 3), (8 * S, 16 * S, 5)]
 LIMITS = LaneLimits(changed_frames=1000, cosine_min=0.9, cosine_mean=0.99, der_difference=0.01)
 
@@ -207,7 +207,8 @@ def planted_runners(monkeypatch):
 
 
 def test_the_command_writes_both_reports(folder, planted_runners, tmp_path, capsys):
-    arguments = [str(folder), "--device", "cpu", "--threads", "2", "--json", str(tmp_path / "r.json")]
+    arguments = [str(folder), "--device", "cpu", "--threads", "2", "--profile", PROFILE.name]
+    arguments += ["--json", str(tmp_path / "r.json")]
     assert tool.main([*arguments, "--markdown", str(tmp_path / "r.md")]) == 0
     document = json.loads((tmp_path / "r.json").read_text())
     assert [row["lane"] for row in document["lanes"]] == ["exact", "openvino:fp32", "openvino:bf16"]

@@ -26,7 +26,7 @@ from diar.tools.verify_lanes import describe_device
 from diar.tools.workers import Contestant, Served, working
 from diar.turns import Turn
 
-PROFILES = ("pyannote_campplus_span", "pyannote_campplus")
+PROFILES = ("pyannote_campplus", "pyannote_campplus_two_tier")
 LANES = ("openvino:fp32", "openvino:bf16", "exact", "auto")
 QUIET = ("--probe-interval", "3600")  # the supervisor's probes are not to be measured
 _SPEAKERS = 4
