@@ -20,11 +20,11 @@ class ScriptedRunner:
 
     def __init__(self, profile):
         self._profile = profile
-        self.calls = []  # (samples, embeddings) of each call
+        self.calls = []  # (samples, embeddings, spans) of each call
         self.closed = False
 
     def run(self, span, embeddings=True, spans=True):
-        self.calls.append((len(span), embeddings))
+        self.calls.append((len(span), embeddings, spans))
         geometry = self._profile.geometry
         windows = 1 + (len(span) - geometry.window) // geometry.hop
         classes = np.rint(span[:: geometry.hop][:windows] * 10).astype(int)

@@ -16,7 +16,8 @@ from diar.plans import Plan
 from diar.profile import load_profile
 
 CPU = torch.device("cpu")
-PROFILE = load_profile("pyannote_campplus")
+PROFILES = {"span": "pyannote_campplus", "two_tier": "pyannote_campplus_two_tier"}
+PROFILE = load_profile(PROFILES["span"])
 
 
 class OnnxRuntimeLane(Lane):
@@ -39,12 +40,12 @@ class OnnxRuntimeLane(Lane):
 def make_runner(weights_dir, onnx_dir, tmp_path, monkeypatch):
     """A BlockRunner whose two lanes are made by a function of network and ONNX file."""
 
-    def make(make_lane):
+    def make(make_lane, profile=PROFILE):
         def choose(wish, network, module, profile, engines_dir, device, threads):
             return make_lane(network, onnx_file(profile, network, engines_dir))
 
         monkeypatch.setattr(block, "choose_lane", choose)
-        return BlockRunner(PROFILE, weights_dir.parent, threads=1)
+        return BlockRunner(profile, weights_dir.parent, threads=1)
 
     return make
 
@@ -88,13 +89,18 @@ def span(sample, num_windows):
     return sample[start : start + PROFILE.geometry.span_samples(num_windows)].numpy()
 
 
-def test_blocks_in_changing_order_equal_the_runtime_to_the_last_bit(make_runner, tensorrt_lane, sample):
-    runner = make_runner(tensorrt_lane())
-    plain = make_runner(lambda network, onnx: OnnxRuntimeLane(onnx))
+@pytest.mark.parametrize("variant", PROFILES)
+def test_blocks_in_changing_order_equal_the_runtime_to_the_last_bit(
+    make_runner, tensorrt_lane, sample, variant
+):
+    profile = load_profile(PROFILES[variant])
+    runner = make_runner(tensorrt_lane(), profile)
+    plain = make_runner(lambda network, onnx: OnnxRuntimeLane(onnx), profile)
     assert runner.lanes == ("tensorrt:fp32", "tensorrt:fp32")
     for num_windows in (2, 1, 2):
         got, expected = runner.run(span(sample, num_windows)), plain.run(span(sample, num_windows))
         assert expected.speech.any()
+        assert expected.pure_embeddings.any() == (variant == "two_tier")
         for name in ("logits", "embeddings", "speech", "pure_embeddings"):
             assert np.array_equal(getattr(got, name), getattr(expected, name)), name
 

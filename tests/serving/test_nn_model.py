@@ -6,7 +6,7 @@ from scripted import ScriptedRunner, initialize_arguments
 from diar.errors import InvalidAudio, SetupError
 from diar.pipeline import BlockResult
 from diar.serving.nn_model import TritonPythonModel
-from diar.tensors import BLOCK_OUTPUTS, EMBEDDINGS, LANES, LOGITS, SPAN
+from diar.tensors import BLOCK_OUTPUTS, EMBEDDINGS, LANES, LOGITS, PURE_OUTPUTS, SPAN
 
 WINDOW, HOP = 160_000, 16_000
 
@@ -106,18 +106,19 @@ def test_cancelled_request_is_answered_unrun(model, runner):
 
 
 @pytest.mark.parametrize(
-    ("outputs", "embeddings"),
+    ("outputs", "embeddings", "spans"),
     [
-        pytest.param([LOGITS], False, id="logits-alone"),
-        pytest.param([LOGITS, LANES], False, id="logits-and-lanes"),
-        pytest.param([EMBEDDINGS], True, id="embeddings-alone"),
-        pytest.param(BLOCK_OUTPUTS, True, id="everything"),
+        pytest.param([LOGITS], False, False, id="logits-alone"),
+        pytest.param([LOGITS, LANES], False, False, id="logits-and-lanes"),
+        pytest.param([EMBEDDINGS], True, True, id="embeddings-alone"),
+        pytest.param(PURE_OUTPUTS, True, False, id="none-of-the-span"),
+        pytest.param(BLOCK_OUTPUTS, True, True, id="everything"),
     ],
 )
-def test_only_what_is_asked_for_is_computed_and_sent(model, runner, outputs, embeddings):
+def test_only_what_is_asked_for_is_computed_and_sent(model, runner, outputs, embeddings, spans):
     (response,) = model.execute([block_request(outputs=outputs)])
     assert {tensor.name() for tensor in response.output_tensors()} == set(outputs)
-    assert runner.calls == [(WINDOW, embeddings)]
+    assert runner.calls == [(WINDOW, embeddings, spans)]
 
 
 def test_finalize_closes_the_runner(model, runner):

@@ -22,6 +22,7 @@ from stream_requests import (
 )
 
 from diar.board import Board
+from diar.profile import load_profile
 
 
 def test_end_answers_with_the_bytes_of_diarize(model, profile):
@@ -162,8 +163,18 @@ def test_slow_stream_does_not_hold_up_another(start_model, profile, triton):
     assert held._sender._done.wait(WAIT_S)
 
 
-def test_few_windows_are_asked_for_pure_embeddings_alone(start_model, profile, triton):
-    scripted, asked = scripted_nets(profile), []
+@pytest.mark.parametrize(
+    ("name", "one_in_full"),
+    [
+        pytest.param("pyannote_campplus", True, id="span"),
+        pytest.param("pyannote_campplus_two_tier", False, id="two_tier"),
+    ],
+)
+def test_few_windows_are_asked_for_pure_embeddings_alone_where_there_are_any(
+    start_model, triton, name, one_in_full
+):
+    profile, asked = load_profile(name), []
+    scripted = scripted_nets(profile)
 
     async def note(request):
         length = len(pb_utils.get_input_tensor_by_name(request, "SPAN").as_numpy())
@@ -171,12 +182,12 @@ def test_few_windows_are_asked_for_pure_embeddings_alone(start_model, profile, t
         return await scripted(request)
 
     triton._callees["diar_nn_g0"] = note
-    model = start_model()
+    model = start_model(profile=name)
     answer(model, 7, start=True, PCM=pcm(1))
     answer(model, 7, PCM=pcm(19))
     answer(model, 7, end=True)
-    one, many = (profile.geometry.span_samples(count) for count in (1, 19))
-    assert asked == [(one, False), (many, True), (profile.geometry.span_samples(11), True)]
+    one, many, block = (profile.geometry.span_samples(count) for count in (1, 19, 11))
+    assert asked == [(one, one_in_full), (many, True), (block, True)]
 
 
 def test_figures_are_kept(model, triton):

@@ -21,6 +21,12 @@ S = 16_000
 DIM = 192
 
 
+@pytest.fixture(scope="session", params=["span", "two_tier"])
+def either(request, profile, two_tier):
+    """The profile of each variant, for what depends on which embeddings a block has."""
+    return profile if request.param == "span" else two_tier
+
+
 def unit(vectors):
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
@@ -148,11 +154,11 @@ def answers(results):
 
 @settings(max_examples=10)
 @given(seed=st.integers(0, 99), order=st.randoms(use_true_random=False))
-def test_the_order_in_which_blocks_arrive_changes_nothing(seed, order, profile):
-    nets, samples = planted_recording(profile, seed)
-    blocks = plan_blocks(len(samples), profile.geometry)
+def test_the_order_in_which_blocks_arrive_changes_nothing(seed, order, either):
+    nets, samples = planted_recording(either, seed)
+    blocks = plan_blocks(len(samples), either.geometry)
     results = [(block, nets.answer(take_span(samples, block))) for block in blocks]
-    expected, shuffled = Recording(profile), Recording(profile)
+    expected, shuffled = Recording(either), Recording(either)
     for block, result in results:
         expected.add(block, result)
     order.shuffle(results)
@@ -164,12 +170,12 @@ def test_the_order_in_which_blocks_arrive_changes_nothing(seed, order, profile):
 
 @settings(max_examples=5)
 @given(seeds=st.lists(st.integers(0, 99), min_size=2, max_size=3))
-def test_other_recordings_at_the_same_time_change_nothing(seeds, profile):
-    recordings = [planted_recording(profile, seed) for seed in seeds]
+def test_other_recordings_at_the_same_time_change_nothing(seeds, either):
+    recordings = [planted_recording(either, seed) for seed in seeds]
     waits = iter(np.random.default_rng(seeds).integers(0, 5, 10_000).tolist())
 
     async def alone(nets, samples):
-        return await diarize(samples, profile, [nets.run])
+        return await diarize(samples, either, [nets.run])
 
     async def together():
         turn = asyncio.Lock()  # one network for all of them, that answers late
@@ -184,7 +190,7 @@ def test_other_recordings_at_the_same_time_change_nothing(seeds, profile):
             return run
 
         return await asyncio.gather(
-            *(diarize(samples, profile, [slot(nets), slot(nets)]) for nets, samples in recordings)
+            *(diarize(samples, either, [slot(nets), slot(nets)]) for nets, samples in recordings)
         )
 
     expected = [asyncio.run(alone(nets, samples)) for nets, samples in recordings]
@@ -192,7 +198,7 @@ def test_other_recordings_at_the_same_time_change_nothing(seeds, profile):
 
 
 def cut_otherwise(profile, windows_per_block):
-    """The profile with blocks of another length, and a pure embedding in every window."""
+    """The profile with blocks of another length, and pure embeddings, if it has any, in every window."""
     geometry = msgspec.structs.replace(profile.geometry, windows_per_block=windows_per_block)
     return msgspec.structs.replace(
         profile,
@@ -204,9 +210,9 @@ def cut_otherwise(profile, windows_per_block):
 
 @settings(max_examples=10)
 @given(seed=st.integers(0, 99), windows_per_block=st.integers(1, 40))
-def test_where_blocks_begin_changes_nothing(seed, windows_per_block, profile):
+def test_where_blocks_begin_changes_nothing(seed, windows_per_block, either):
     found = []
-    for cut in (cut_otherwise(profile, 32), cut_otherwise(profile, windows_per_block)):
+    for cut in (cut_otherwise(either, 32), cut_otherwise(either, windows_per_block)):
         nets, samples = planted_recording(cut, seed)
         found.append(asyncio.run(diarize(samples, cut, [nets.run])))
     assert answers(found[:1]) == answers(found[1:])
@@ -214,16 +220,16 @@ def test_where_blocks_begin_changes_nothing(seed, windows_per_block, profile):
 
 @settings(max_examples=10)
 @given(seed=st.integers(0, 99))
-def test_the_places_of_local_speakers_change_nothing(seed, profile):
-    nets, samples = planted_recording(profile, seed)
-    members, rng = class_members(profile.geometry), np.random.default_rng(seed)
+def test_the_places_of_local_speakers_change_nothing(seed, either):
+    nets, samples = planted_recording(either, seed)
+    members, rng = class_members(either.geometry), np.random.default_rng(seed)
     place = {tuple(row): klass for klass, row in enumerate(members.tolist())}
-    straight, mixed = Recording(profile), Recording(profile)
-    for block in plan_blocks(len(samples), profile.geometry):
+    straight, mixed = Recording(either), Recording(either)
+    for block in plan_blocks(len(samples), either.geometry):
         result = nets.answer(take_span(samples, block))
         straight.add(block, result)
         for window in range(block.num_windows):
-            order = rng.permutation(profile.geometry.local_speakers)
+            order = rng.permutation(either.geometry.local_speakers)
             for array in (result.embeddings, result.speech, result.pure_embeddings):
                 array[window] = array[window, order]
             classes = [place[tuple(row)] for row in members[:, np.argsort(order)].tolist()]

@@ -23,10 +23,13 @@ LENGTH_S = 48
 
 
 class Room:
-    """Answers as the networks would, of windows of the conversation. noise: of embeddings."""
+    """Answers as the networks would, of windows of the conversation.
 
-    def __init__(self, profile, noise=0.4, seed=0):
-        self._profile, self._noise = profile, noise
+    noise: of embeddings. pure_alone: those of two_tier, without the span's.
+    """
+
+    def __init__(self, profile, noise=0.4, seed=0, pure_alone=False):
+        self._profile, self._noise, self._pure_alone = profile, noise, pure_alone
         self._random = np.random.default_rng(seed)
         voices = np.random.default_rng(7).standard_normal((3, profile.embedding.dim))
         self._voices = voices / np.linalg.norm(voices, axis=1, keepdims=True)
@@ -35,7 +38,8 @@ class Room:
         geometry = self._profile.geometry
         windows = [self._window(span.start + index * geometry.hop) for index in range(span.num_windows)]
         logits, vectors, speech = (np.array(part, np.float32) for part in zip(*windows, strict=True))
-        return BlockResult(logits, vectors, speech, np.zeros_like(vectors), ("room", "room"))
+        both = (np.zeros_like(vectors), vectors) if self._pure_alone else (vectors, np.zeros_like(vectors))
+        return BlockResult(logits, both[0], speech, both[1], ("room", "room"))
 
     def _window(self, start):
         geometry, dim = self._profile.geometry, self._profile.embedding.dim
@@ -101,6 +105,11 @@ def right_share(turns, until):
 def test_committed_turns_are_the_conversation(profile, piece_s, latency, least):
     updates = watch(profile, StreamOptions(latency=latency), piece_s, 12 if piece_s == 0.02 else LENGTH_S)
     assert right_share(committed(updates), updates[-1].committed_to) >= least
+
+
+def test_pure_embeddings_do_instead_of_those_of_the_span(two_tier):
+    updates = watch(two_tier, room=Room(two_tier, pure_alone=True))
+    assert updates == watch(two_tier)
 
 
 @pytest.mark.parametrize("latency", [0.5, 1.0, 2.0, 5.0])

@@ -10,6 +10,7 @@ from planted import CONVERSATION, LENGTH, PlantedNets, S, run
 from diar.errors import InternalError, NetsUnavailable
 from diar.options import Options
 from diar.pipeline import Recording, diarize
+from diar.profile import load_profile
 from diar.spans import plan_blocks, take_span
 
 FRAME = 270
@@ -184,9 +185,17 @@ def test_lanes_that_differ_between_blocks_are_both_named(nets):
     assert run(nets, slots=[slot]).lanes == {"segmentation": "exact+openvino:fp32", "embedding": "exact"}
 
 
-def test_pure_embeddings_in_windows_that_have_none_are_refused(nets):
+@pytest.mark.parametrize(
+    ("name", "window", "expected"),
+    [
+        pytest.param("pyannote_campplus", 0, "none", id="span"),
+        pytest.param("pyannote_campplus_two_tier", 1, r"in every 3\. at most", id="two_tier"),
+    ],
+)
+def test_pure_embeddings_in_windows_that_have_none_are_refused(name, window, expected):
+    nets = PlantedNets(load_profile(name), CONVERSATION)
     block = plan_blocks(LENGTH, nets.profile.geometry)[0]
     answer = nets.answer(take_span(nets.samples(LENGTH), block))
-    answer.pure_embeddings[1] = 1.0
-    with pytest.raises(InternalError, match=r"E_INTERNAL_PURE\|.*\[1\]"):
+    answer.pure_embeddings[window] = 1.0
+    with pytest.raises(InternalError, match=rf"E_INTERNAL_PURE\|.* \[{window}\], expected {expected}$"):
         Recording(nets.profile).add(block, answer)
