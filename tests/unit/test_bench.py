@@ -249,6 +249,7 @@ def test_the_two_tier_profile_is_the_default_one_but_for_its_variant():
         json.dumps(_builtins(two_tier)).replace("pyannote_campplus_two_tier", "pyannote_campplus")
     )
     as_default["embedding"]["variant"] = "span"
+    as_default["bf16_accepted"] = default.bf16_accepted
     assert as_default == _builtins(default)
 
 
