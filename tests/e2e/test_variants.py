@@ -1,10 +1,11 @@
-"""Varied copies of the repository on the real server: two CPU replicas, the contract of span16."""
+"""Varied copies of the repository on the real server: two CPU replicas, span16's contract, pure passes."""
 
 import json
 
 import numpy as np
 import pytest
 from live import ROOT, start_and_wait
+from streams import LiveWire
 
 from diar.block import BlockRunner
 from diar.local import diarize_local
@@ -67,3 +68,16 @@ def test_span16_answers_exactly_as_its_contract_says(wire, speech):
     assert (logits.shape, logits.dtype, logits.nbytes) == ((8, 799, 16), np.float32, 409_088)
     np.testing.assert_allclose(np.exp(logits).sum(axis=2), 1, atol=1e-4)
     assert (outputs["EMBEDDINGS"].shape, outputs["SPEECH"].shape) == ((8, 4, 192), (8, 4))
+
+
+def test_profile_with_pure_passes_gives_its_bytes_whole_and_live(serve, connect, speech):
+    profile = load_profile("pyannote_campplus_two_tier")
+    served = serve("--profile", profile.name)
+    answer = connect("grpc", served).diarize(speech)
+    result = json.loads(answer)
+    assert (result["profile"], len(result["speakers"])) == (profile.name, 2)
+    assert answer == diarize_local(speech, profile, BlockRunner(profile, ENGINES)).to_json()
+    live = LiveWire("grpc", served)
+    assert live.stream_all(speech, 6) == answer  # its view asks for pure embeddings alone
+    live.close()
+    assert "falls behind" not in served.log.read_text()
