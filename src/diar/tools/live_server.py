@@ -48,16 +48,6 @@ class RunningServer:
         supervisor = psutil.Process(self.pid)
         return [supervisor, *supervisor.children(recursive=True)]
 
-    def pss_bytes(self) -> int:
-        """Proportional set size of all of them together: shared pages count once."""
-        total = 0
-        for process in self.processes():
-            try:
-                total += process.memory_full_info().pss
-            except psutil.NoSuchProcess:
-                continue
-        return total
-
     def regions(self) -> dict[str, int]:
         """Its files in /dev/shm: name -> bytes."""
         prefix = f"diar_{self.http_port}_"

@@ -17,13 +17,14 @@ from diar_client import DiarizationClient
 from diar.errors import DiarError
 from diar.tools.conversation import Scenario
 from diar.tools.live_server import RunningServer, running_server
+from diar.tools.process_cost import pss_mb
 from diar.tools.simulate import Pcm, simulate
 
 MB = 1_000_000
 GROWTH_STEP = 16_777_216  # shm_growth_bytes of the models that take recordings
 SLACK = 32 * MB
 STEADY_AFTER = 3  # repeats in which caches may still fill
-TOLERANCE = 16 * MB  # what the PSS may differ by between repeats
+TOLERANCE_MB = 16.0  # what the PSS may differ by between repeats
 
 
 def check_regions(server: RunningServer, client: DiarizationClient, samples: Pcm) -> bool:
@@ -42,11 +43,11 @@ def check_repeats(server: RunningServer, client: DiarizationClient, samples: Pcm
     sizes = []
     for repeat in range(1, repeats + 1):
         client.diarize(samples)
-        sizes.append(server.pss_bytes())
-        print(f"repeat {repeat:3}: PSS {sizes[-1] / MB:8.1f} MB", flush=True)
+        sizes.append(pss_mb(server.processes()))
+        print(f"repeat {repeat:3}: PSS {sizes[-1]:8.1f} MB", flush=True)
     growth = max(sizes[STEADY_AFTER:]) - sizes[STEADY_AFTER - 1]
-    print(f"growth after repeat {STEADY_AFTER}: {growth / MB:.1f} MB (limit {TOLERANCE / MB:.1f} MB)")
-    return growth <= TOLERANCE
+    print(f"growth after repeat {STEADY_AFTER}: {growth:.1f} MB (limit {TOLERANCE_MB:.1f} MB)")
+    return growth <= TOLERANCE_MB
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         long = simulate(options.speakers, Scenario(num_speakers=4, length_s=options.long_s)).samples()
         short = simulate(options.speakers, Scenario(num_speakers=3, length_s=options.short_s)).samples()
         with running_server(options.serve.resolve()) as server, DiarizationClient(server.url) as client:
-            print(f"PSS before any request {server.pss_bytes() / MB:.1f} MB")
+            print(f"PSS before any request {pss_mb(server.processes()):.1f} MB")
             repeats = check_repeats(server, client, short, options.repeats)
             regions = check_regions(server, client, long)
     except DiarError as err:

@@ -24,6 +24,7 @@ from diar.profile import SAMPLE_RATE
 from diar.spans import Samples
 from diar.tools.chaos import own_server_parser, prepare_cuts, split_arguments
 from diar.tools.live_server import RunningServer, running_server
+from diar.tools.process_cost import pss_mb
 
 CLIENTS = (1, 2, 4, 50)
 CUT_S = 30
@@ -62,7 +63,7 @@ def run_round(server: RunningServer, cut: Samples, expected: bytes, clients: int
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        result.pss_mb = max(result.pss_mb, server.pss_bytes() / 1e6)
+        result.pss_mb = max(result.pss_mb, pss_mb(server.processes()))
         result.shm_mb = max(result.shm_mb, sum(server.regions().values()) / 1e6)
         time.sleep(LOOK_EVERY_S)
     for thread in threads:

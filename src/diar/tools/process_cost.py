@@ -10,18 +10,22 @@ from dataclasses import dataclass
 import psutil
 
 MB = 1e6
-_EVERY_S = 2.0  # every look costs some 20 ms for a server: the kernel walks its processes' pages
 
 Processes = Callable[[], Sequence[psutil.Process]]
 
 
 @dataclass
-class Cost:
-    """Of what ran inside ``measuring``. pss: proportional set size, in which shared pages count once."""
+class Cpu:
+    """Seconds of CPU, complete once ``counting_cpu`` is left."""
 
-    cpu_s: float = 0.0
-    peak_pss_mb: float = 0.0
-    peak_rss_mb: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass
+class Peak:
+    """The most memory so far."""
+
+    mb: float = 0.0
 
 
 def family(pid: int) -> list[psutil.Process]:
@@ -45,43 +49,69 @@ def cpu_seconds(processes: Sequence[psutil.Process]) -> dict[tuple[int, float], 
     return used
 
 
-def memory_mb(processes: Sequence[psutil.Process]) -> tuple[float, float]:
-    """PSS and RSS of all of them together."""
-    pss = rss = 0
+def pss_mb(processes: Sequence[psutil.Process]) -> float:
+    """PSS of all of them together: pages that they share count once, those shared with others in part."""
+    total = 0
     for process in processes:
         try:
-            memory = process.memory_full_info()
+            total += process.memory_full_info().pss
         except psutil.NoSuchProcess:
             continue
-        pss, rss = pss + memory.pss, rss + memory.rss
-    return pss / MB, rss / MB
+    return total / MB
+
+
+def whole_mb(processes: Sequence[psutil.Process]) -> float:
+    """What their PSS is on a machine where nobody else has their libraries in memory.
+
+    PSS gives a library's pages in part to whoever else uses them, the measuring process included. Here those
+    of each file count once and in full: as many as the process has that holds most of them.
+    """
+    own, files = 0, dict[str, int]()
+    for process in processes:
+        try:
+            maps = process.memory_maps()
+        except psutil.NoSuchProcess:
+            continue
+        for part in maps:
+            if part.path.startswith("["):
+                own += part.pss
+            else:
+                own += part.anonymous  # pages of the file that were written to
+                files[part.path] = max(files.get(part.path, 0), part.rss - part.anonymous)
+    return (own + sum(files.values())) / MB
 
 
 @contextmanager
-def measuring(processes: Processes, every_s: float = _EVERY_S) -> Iterator[Cost]:
-    """Measure what ``processes()`` cost while inside; the figures are complete on leaving.
+def counting_cpu(processes: Processes) -> Iterator[Cpu]:
+    """Count the seconds of CPU that ``processes()`` use inside."""
+    cpu, before = Cpu(), cpu_seconds(processes())
+    try:
+        yield cpu
+    finally:
+        after = cpu_seconds(processes())
+        cpu.seconds = sum(seconds - before.get(key, 0.0) for key, seconds in after.items())
 
-    Memory is looked at every ``every_s`` seconds.
+
+@contextmanager
+def watching_memory(
+    processes: Processes, look: Callable[[Sequence[psutil.Process]], float], every_s: float
+) -> Iterator[Peak]:
+    """Take the most that ``look(processes())`` gives inside, looking ``every_s`` seconds after each look.
+
+    Every look takes time for a server: the kernel walks the pages of its processes.
     """
-    cost, over = Cost(), threading.Event()
-
-    def look() -> None:
-        pss, rss = memory_mb(processes())
-        cost.peak_pss_mb = max(cost.peak_pss_mb, pss)
-        cost.peak_rss_mb = max(cost.peak_rss_mb, rss)
+    peak, over = Peak(), threading.Event()
 
     def watch() -> None:
-        while not over.wait(every_s):
-            look()
+        while not over.is_set():
+            peak.mb = max(peak.mb, look(processes()))
+            over.wait(every_s)
 
-    before = cpu_seconds(processes())
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield cost
+        yield peak
     finally:
         over.set()
         watcher.join()
-        after = cpu_seconds(processes())
-        cost.cpu_s = sum(seconds - before.get(key, 0.0) for key, seconds in after.items())
-        look()
+        peak.mb = max(peak.mb, look(processes()))

@@ -27,7 +27,7 @@ from diar.tools.bench_setting import QUIET, clean_up_when_told_to_stop, machine,
 from diar.tools.chaos import split_arguments
 from diar.tools.conversation import Scenario
 from diar.tools.live_server import running_server
-from diar.tools.process_cost import measuring, memory_mb
+from diar.tools.process_cost import counting_cpu, pss_mb, watching_memory
 from diar.tools.scale_figures import MODES, growth, markdown, plot, row
 from diar.tools.simulate import simulate, write_conversation
 from diar.tools.workers import working
@@ -63,14 +63,15 @@ def measure_mode(options: argparse.Namespace, mode: str, folder: Path) -> Iterat
         client = stack.enter_context(working("client", command))
         first = write_recording(options, min(options.lengths), folder)
         client.ask({"audio": str(first), "mode": mode})  # warm
-        base, _ = memory_mb(server.processes())
+        base = pss_mb(server.processes())
         for length_s in sorted(options.lengths):
             if mode == "server" and length_s > MOST_IN_ONE_REQUEST_S:
                 continue
             audio = write_recording(options, length_s, folder)
-            with measuring(server.processes, _EVERY_S) as cost:
+            watching = watching_memory(server.processes, pss_mb, _EVERY_S)
+            with counting_cpu(server.processes) as cpu, watching as peak:
                 answer = client.ask({"audio": str(audio), "mode": mode})
-            yield row(mode, length_s, answer, cost.cpu_s, cost.peak_pss_mb, base)
+            yield row(mode, length_s, answer, cpu.seconds, peak.mb, base)
 
 
 def scale(options: argparse.Namespace) -> dict[str, Any]:

@@ -23,20 +23,18 @@ from diar_client import DiarizationClient
 from diar.errors import SetupError
 from diar.profile import SAMPLE_RATE
 from diar.tools.live_server import RunningServer
-from diar.tools.process_cost import cpu_seconds, family, measuring
+from diar.tools.process_cost import counting_cpu, cpu_seconds, family
 from diar.turns import Turn
 
 
 @dataclass(frozen=True)
 class Run:
-    """One recording, diarized once. Times in seconds, memory in MB of all processes together."""
+    """One recording, diarized once. Times in seconds, CPU of all processes together."""
 
     wall_s: float
     cpu_s: float
     stages: dict[str, float] = field(default_factory=dict)
     turns: tuple[Turn, ...] = ()
-    peak_pss_mb: float = 0.0
-    peak_rss_mb: float = 0.0
 
 
 class Contestant(Protocol):
@@ -47,6 +45,9 @@ class Contestant(Protocol):
 
     def run(self, audio: Path) -> Run:
         """Diarize a wav file; SetupError (E_WORKER) if it cannot."""
+
+    def processes(self) -> list[psutil.Process]:
+        """What diarizes."""
 
 
 class Worker:
@@ -59,16 +60,17 @@ class Worker:
 
     def run(self, audio: Path) -> Run:
         """See ``Contestant.run``."""
-        with measuring(lambda: family(self._process.pid)) as cost:
-            answer = self.ask({"audio": str(audio)})
+        answer = self.ask({"audio": str(audio)})
         return Run(
             wall_s=answer["wall_s"],
             cpu_s=answer["cpu_s"],
             stages=answer["stages"],
             turns=tuple(_turn(*turn) for turn in answer["turns"]),
-            peak_pss_mb=cost.peak_pss_mb,
-            peak_rss_mb=cost.peak_rss_mb,
         )
+
+    def processes(self) -> list[psutil.Process]:
+        """See ``Contestant.processes``."""
+        return family(self._process.pid)
 
     def ask(self, question: dict[str, str]) -> dict[str, Any]:
         """The answer to one line of JSON."""
@@ -106,7 +108,7 @@ def working(name: str, command: Sequence[str | Path]) -> Iterator[Worker]:
 class Served:
     """A contestant behind a server, in one request a recording; protocol: ``grpc`` or ``http``.
 
-    What its processes and this client used counts, and the memory of the server's.
+    What its processes and this client used counts.
     """
 
     load_s = 0.0
@@ -119,19 +121,21 @@ class Served:
     def run(self, audio: Path) -> Run:
         """See ``Contestant.run``."""
         samples, _ = soundfile.read(audio, dtype="int16")
-        with measuring(self._server.processes) as cost:
+        with counting_cpu(self._server.processes) as cpu:
             own, began = own_cpu_s(), time.perf_counter()
             found = self._client.diarize(samples, timings=True, mode="server")
             wall_s, client_s = time.perf_counter() - began, own_cpu_s() - own
         seconds = {stage: value for stage, value in (found.timings or {}).items() if stage != "total"}
         return Run(
             wall_s=wall_s,
-            cpu_s=cost.cpu_s + client_s,
+            cpu_s=cpu.seconds + client_s,
             stages=seconds | {"to and fro": wall_s - sum(seconds.values())},
             turns=tuple(found.turns),
-            peak_pss_mb=cost.peak_pss_mb,
-            peak_rss_mb=cost.peak_rss_mb,
         )
+
+    def processes(self) -> list[psutil.Process]:
+        """See ``Contestant.processes``."""
+        return self._server.processes()
 
 
 def own_cpu_s() -> float:
