@@ -18,11 +18,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.gpu)
 
 
-@pytest.fixture(scope="session")
-def bench():
+@pytest.fixture(scope="session", params=["pyannote_campplus", "pyannote_campplus_two_tier"])
+def bench(request):
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    profile = load_profile("pyannote_campplus")
+    profile = load_profile(request.param)
     if not (ENGINES_DIR / "weights" / profile.embedding.weights.file).is_file():
         pytest.skip("no weights: run scripts/fetch_weights")
     samples, _ = load_samples(ENGINES_DIR / "sample" / "sample.wav")
