@@ -2,17 +2,16 @@
 
 On a GPU everything runs on one non-default stream, with one copy to it, one back and one synchronise before
 the results leave (the two-tier variant synchronises once more, to learn how many frames each speaker has to
-itself); on a CPU the same lines run without a stream, and the trunk beside the segmentation. Nothing is kept
-from one block to the next.
+itself); on a CPU the same lines run without a stream, and where a lane has threads of its own fbank, trunk,
+splitting and pooling run beside the segmentation. Nothing is kept from one block to the next.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,30 +19,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from diar.alignment import nearest_frames, trunk_frames_per_window
 from diar.audio import check_samples
 from diar.errors import InternalError, InvalidAudio, SetupError
-from diar.fbank import ENERGY_FLOOR, Fbank, num_fbank_frames
-from diar.front_end import fbank_windows, waveform_windows
+from diar.fbank import Fbank
+from diar.front_end import fbank_windows, normalise, waveform_windows
 from diar.lanes.choose import choose_lane
 from diar.lanes.exact import ExactLane
-from diar.networks.campplus import (
-    centred_moments,
-    load_campplus,
-    load_campplus_head,
-    pool_moments,
-    pool_statistics,
-)
+from diar.networks.campplus import centred_moments, load_campplus, load_campplus_head, pool_moments
 from diar.networks.load import segmentation_module
 from diar.pipeline import BlockResult, Stage
 from diar.powerset import class_members
-from diar.profile import FBANK_FIELD_SAMPLES, FBANK_STEP_SAMPLES, SAMPLE_RATE, TRUNK_STEP_SAMPLES, Profile
+from diar.profile import SAMPLE_RATE, TRUNK_STEP_SAMPLES, Profile
+from diar.pure_passes import MIN_PURE_FRAMES, PurePasses
 from diar.spans import Geometry
 from diar.splitting import Splitter
 from diar.transfer import Transfer
-
-SILENCE = math.log(ENERGY_FLOOR) + 1e-3  # log mel energy of digital silence, and a little
-MIN_PURE_FRAMES = 20  # fbank frames (0.2 s): fewer give no pure embedding
-PURE_FRAMES_STEP = 100  # pure passes are as long as a multiple of this: ten shapes for a lane to prepare
 
 
 class BlockRunner:
@@ -103,13 +94,9 @@ class BlockRunner:
         self._fbank = Fbank(device=self._device)
         self._members = torch.from_numpy(class_members(self._geometry)).to(self._device)
         self._splitter = Splitter(self._geometry, profile.clustering, self._device)
-        self._trunk_index, self._fbank_index = (
-            nearest_frames(self._geometry, count, step).to(self._device)
-            for count, step in (
-                (trunk_frames_per_window(self._geometry), TRUNK_STEP_SAMPLES),
-                (num_fbank_frames(self._geometry.window), FBANK_STEP_SAMPLES),
-            )
-        )
+        frames = trunk_frames_per_window(self._geometry)
+        self._trunk_index = nearest_frames(self._geometry, frames, TRUNK_STEP_SAMPLES).to(self._device)
+        self._pure = PurePasses(self._trunk, self._head, self._geometry, self._device)
         self._stream = _new_stream(self._device)
         self._transfer = Transfer(self._device, self._geometry, profile.embedding.dim)
 
@@ -160,7 +147,7 @@ class BlockRunner:
             own = features[torch.tensor(active, device=self._device)]
             if len(own) < MIN_PURE_FRAMES:
                 return np.zeros(self._profile.embedding.dim, np.float32)
-            return np.asarray(self._pure_embedding(self._start_pure(own)()).cpu().numpy())
+            return np.asarray(self._pure.start(own)().cpu().numpy())
 
     def close(self) -> None:
         """Give back the networks and their memory."""
@@ -184,91 +171,75 @@ class BlockRunner:
             self._stream.synchronize()
 
     def _run(self, span: Tensor, embeddings: bool, spans: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        geometry = self._geometry
-        fbank = self._profile.segmentation.fbank
-        pure_too = self._profile.pure_step(1) > 0
-        whole = embeddings and (spans or not pure_too)
-        with self._stage("fbank"):
-            features = self._fbank(span) if embeddings or fbank else span.new_zeros(0)
-        with self._stage("segmentation, trunk"):
-            trunk = self._trunk.start(normalise(features)[None]) if whole else None
-            windows = fbank_windows(features, geometry, fbank) if fbank else waveform_windows(span, geometry)
-            logits = self._segmentation.run(windows)
-            frames = trunk()[0] if trunk else None  # (channels, trunk frames)
-        _check_logits(logits, (len(windows), geometry.frames, geometry.num_classes))
-        shape = (len(windows), geometry.local_speakers)
-        vectors = span.new_zeros(*shape, self._profile.embedding.dim)
+        """Both networks beside each other, and what comes behind them as soon as some windows are there."""
+        geometry, fbank = self._geometry, self._profile.segmentation.fbank
+        features = self._features(span) if fbank else span.new_zeros(0)
+        windows = fbank_windows(features, geometry, fbank) if fbank else waveform_windows(span, geometry)
+        rows = self._segmentation.rows_at_once or len(windows)
+        started = [self._segmentation.start(part) for part in torch.split(windows, rows)]
+        if embeddings and not fbank:
+            features = self._features(span)
+        step = self._profile.pure_step(len(windows))
+        whole = embeddings and (spans or not step)
+        trunk = self._trunk.start(normalise(features)[None]) if whole else None
+        moments: tuple[Tensor, Tensor] | None = None
+        parts = []
+        for number, outputs in enumerate(started):
+            with self._stage("segmentation, trunk"):
+                logits = outputs()
+                if trunk and not moments:
+                    moments = centred_moments(trunk()[0])
+            _check_logits(logits, min(rows, len(windows) - number * rows), geometry)
+            pool = partial(self._span_embeddings, *moments, number * rows) if moments else None
+            parts.append(self._speakers(logits, pool if embeddings else None))
+        logits, masks, speech, vectors = map(joined, zip(*parts, strict=True))
+        pure = torch.zeros_like(vectors)
         if not embeddings:
-            return logits, vectors, span.new_zeros(shape), vectors
-        if frames is not None:
-            with self._stage("splitting"):
-                embed = partial(self._span_embeddings, *centred_moments(frames))
-                logits = self._splitter.split(logits, embed)
-        activity = self._members[logits.argmax(dim=-1)]  # (window, frame, local_speaker) bool
-        clean = activity & (activity.sum(dim=-1, keepdim=True) == 1)
-        speech = clean.sum(dim=1) * (geometry.frame_step / SAMPLE_RATE)
-        enough = speech >= self._profile.embedding.min_clean_s
-        masks = torch.where(enough[:, None, :], clean, activity).transpose(1, 2)  # (window, speaker, frame)
-        with self._stage("pure passes"):
-            pure = self._pure_embeddings(features, masks) if pure_too else vectors
-        if frames is not None:
-            with self._stage("pooling"):
-                vectors = embed(masks)
+            return logits, vectors, torch.zeros_like(speech), pure
+        if step:
+            with self._stage("pure passes"):
+                self._pure.of_windows(features, masks, step, pure)
         return logits, vectors, speech, pure
 
-    def _span_embeddings(self, centre: Tensor, moments: Tensor, masks: Tensor) -> Tensor:
+    def _features(self, span: Tensor) -> Tensor:
+        with self._stage("fbank"):
+            return self._fbank(span)
+
+    def _speakers(
+        self, logits: Tensor, pool: Callable[[Tensor], Tensor] | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What the scores of some windows say of their local speakers.
+
+        logits: (window, frame, klass). pool: embeds under masks, see ``_span_embeddings``; None leaves the
+        embeddings zero. Returns the scores, with the local speakers apart that are two people; the frames
+        that each is embedded from, (window, local_speaker, frame) bool; clean seconds; embeddings.
+        """
+        if pool:
+            with self._stage("splitting"):
+                logits = self._splitter.split(logits, pool)
+        activity = self._members[logits.argmax(dim=-1)]  # (window, frame, local_speaker) bool
+        clean = activity & (activity.sum(dim=-1, keepdim=True) == 1)
+        speech = clean.sum(dim=1) * (self._geometry.frame_step / SAMPLE_RATE)
+        enough = speech >= self._profile.embedding.min_clean_s
+        masks = torch.where(enough[:, None, :], clean, activity).transpose(1, 2)
+        if not pool:
+            return logits, masks, speech, speech.new_zeros(*speech.shape, self._profile.embedding.dim)
+        with self._stage("pooling"):
+            return logits, masks, speech, pool(masks)
+
+    def _span_embeddings(self, centre: Tensor, moments: Tensor, first: int, masks: Tensor) -> Tensor:
         """The trunk's statistics pooled under every mask of every window.
 
-        centre, moments: of the span's trunk frames. masks: (window, mask, frame) bool. Returns (window, mask,
-        dim), zero rows for empty masks.
+        centre, moments: of the span's trunk frames. first: which window the masks begin with. masks: (window,
+        mask, frame) bool. Returns (window, mask, dim), zero rows for empty masks.
         """
         geometry = self._geometry
         frames, hop = trunk_frames_per_window(geometry), geometry.hop // TRUNK_STEP_SAMPLES
-        windows = moments.unfold(0, frames, hop)[: len(masks)].transpose(1, 2)  # views, nothing is copied
+        windows = moments.unfold(0, frames, hop)[first : first + len(masks)].transpose(1, 2)  # views, no copy
         pooled = masks[:, :, self._trunk_index]  # a single frame may be nearest to no trunk frame
         statistics = pool_moments(centre, windows, pooled.to(moments.dtype))
         vectors = self._head.run(statistics.flatten(0, 1)).reshape(*masks.shape[:2], -1)
         return vectors.mul(pooled.any(dim=-1, keepdim=True))
-
-    def _pure_embeddings(self, features: Tensor, masks: Tensor) -> Tensor:
-        """One pass over each local speaker's own frames, in every ``pure_step``-th window.
-
-        features: (frames, bins) of the span. masks: as above. Returns (window, local_speaker, dim), zero rows
-        elsewhere and where a speaker has fewer than MIN_PURE_FRAMES.
-        """
-        geometry, step = self._geometry, self._profile.pure_step(len(masks))
-        vectors = features.new_zeros(*masks.shape[:2], self._profile.embedding.dim)
-        own = masks[::step][
-            :, :, self._fbank_index
-        ]  # (window / step, local_speaker, fbank frame of a window)
-        order = own.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)  # own frames first
-        started = {}
-        for number, counts in enumerate(own.sum(dim=-1).tolist()):  # waits for the GPU, once
-            first = number * step * geometry.hop // FBANK_STEP_SAMPLES
-            for speaker, count in enumerate(counts):
-                if count >= MIN_PURE_FRAMES:
-                    stretch = features[first + order[number, speaker, :count]]
-                    started[number * step, speaker] = self._start_pure(stretch)
-        for row, trunk in started.items():
-            vectors[row] = self._pure_embedding(trunk())
-        return vectors
-
-    def _start_pure(self, stretch: Tensor) -> Callable[[], Tensor]:
-        """Begin one pass over frames of one speaker, (frames, bins)."""
-        return self._trunk.start(fill_up(normalise(stretch))[None])
-
-    def _pure_embedding(self, trunk: Tensor) -> Tensor:
-        """What a pass gave, (1, channels, trunk frames), as a vector: (dim,)."""
-        return self._head.run(pool_statistics(trunk[0], trunk.new_ones(1, trunk.shape[2])))[0]
-
-
-def fill_up(features: Tensor) -> Tensor:
-    """Repeat a speaker's frames from their start until their number is a multiple of PURE_FRAMES_STEP.
-
-    features: (frames, bins), frames >= 1. Returns (frames rounded up, bins).
-    """
-    wanted = -(-len(features) // PURE_FRAMES_STEP) * PURE_FRAMES_STEP
-    return features.repeat(-(-wanted // len(features)), 1)[:wanted]
 
 
 def _new_stream(device: torch.device) -> torch.cuda.Stream | None:
@@ -277,35 +248,14 @@ def _new_stream(device: torch.device) -> torch.cuda.Stream | None:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch does not annotate it
 
 
-def normalise(features: Tensor) -> Tensor:
-    """Take the mean over frames off; frames of digital silence count nothing and become zeros.
-
-    features: (frames, bins) log mel energies. Zero-padding and muted stretches would otherwise pull the
-    mean of a short recording far from its speech.
-    """
-    sound = (features > SILENCE).any(dim=1, keepdim=True).to(features.dtype)
-    mean = (features * sound).sum(dim=0) / sound.sum().clamp(min=1)
-    return (features - mean) * sound
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Parts of a block, in one."""
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
 
 
-def trunk_frames_per_window(geometry: Geometry) -> int:
-    """Trunk frames whose fbank frames lie wholly inside one window."""
-    return num_fbank_frames(geometry.window) // 2
-
-
-@lru_cache
-def nearest_frames(geometry: Geometry, count: int, step: int) -> Tensor:
-    """Segmentation frame nearest to each of ``count`` frames that lie every ``step`` samples: (count,).
-
-    The centre of such a frame is half an fbank frame behind its start.
-    """
-    centres = torch.arange(count) * step + FBANK_FIELD_SAMPLES // 2
-    frames = (centres - geometry.frame_field // 2 + geometry.frame_step // 2) // geometry.frame_step
-    return frames.clamp(0, geometry.frames - 1)
-
-
-def _check_logits(logits: Tensor, shape: tuple[int, ...]) -> None:
+def _check_logits(logits: Tensor, windows: int, geometry: Geometry) -> None:
     """Raise InternalError unless a network that was brought along answers in the profile's shape."""
+    shape = (windows, geometry.frames, geometry.num_classes)
     if tuple(logits.shape) != shape:
         raise InternalError("E_INTERNAL_SHAPE", f"LOGITS: got {tuple(logits.shape)}, expected {shape}")
 

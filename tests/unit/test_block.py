@@ -6,9 +6,11 @@ import pytest
 import torch
 from counting_networks import CLASS, DIM, frames_of, noise, scripted_classes
 
-from diar.block import SILENCE, BlockRunner, nearest_frames, normalise, trunk_frames_per_window
+from diar.alignment import nearest_frames, trunk_frames_per_window
+from diar.block import BlockRunner
 from diar.errors import InternalError, InvalidAudio, SetupError
 from diar.fbank import Fbank, num_fbank_frames
+from diar.front_end import SILENCE, normalise
 from diar.networks.campplus import trunk_frames
 
 

@@ -6,7 +6,8 @@ import torch
 from torch import nn
 
 from diar import block as block_module
-from diar.block import BlockRunner, nearest_frames, trunk_frames_per_window
+from diar.alignment import nearest_frames, trunk_frames_per_window
+from diar.block import BlockRunner
 from diar.errors import InternalError
 from diar.fbank import Fbank
 from diar.lanes.lane import Lane

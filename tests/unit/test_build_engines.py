@@ -14,7 +14,6 @@ import torch
 from onnx import TensorProto, helper
 
 from diar.artifacts import file_sha256
-from diar.block import PURE_FRAMES_STEP, fill_up
 from diar.errors import SetupError
 from diar.fbank import num_fbank_frames
 from diar.lanes import tensorrt_api
@@ -23,6 +22,7 @@ from diar.lanes.tensorrt_module import load_module
 from diar.networks.segmentation import PyanNet
 from diar.plans import MANIFEST, Host, find_plan, read_manifest
 from diar.profile import Checks, load_profile, profile_names
+from diar.pure_passes import PURE_FRAMES_STEP, fill_up
 from diar.spans import Geometry
 from diar.tools import build_engines
 from diar.tools.build_engines import build_engine, prepare_onnx

@@ -5,9 +5,11 @@ import pytest
 import torch
 from counting_networks import CLASS, CountingTrunk, frames_of, noise, scripted_classes
 
-from diar import block as block_module
-from diar.block import MIN_PURE_FRAMES, PURE_FRAMES_STEP, BlockRunner, fill_up, nearest_frames
+from diar import pure_passes
+from diar.alignment import nearest_frames
+from diar.block import BlockRunner
 from diar.fbank import Fbank
+from diar.pure_passes import MIN_PURE_FRAMES, PURE_FRAMES_STEP, fill_up
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +34,7 @@ def test_pure_rows_without_speech_are_zero(runner, networks, geometry):
 
 
 def test_pure_embeddings_see_the_frames_of_one_speaker(runner, networks, geometry, monkeypatch):
-    monkeypatch.setattr(block_module, "normalise", lambda features: features)
+    monkeypatch.setattr(pure_passes, "normalise", lambda features: features)
     networks.segmentation.classes[:2] = classes = scripted_classes(geometry)
     span = noise(geometry, 2)
     runner.run(span)

@@ -12,9 +12,14 @@ FULL_PRECISION = "full_precision"
 
 
 class Lane(Protocol):
-    """Runs one network. name: as RESULT and the metrics show it, for example ``openvino:fp32``."""
+    """Runs one network.
+
+    name: as RESULT and the metrics show it, for example ``openvino:fp32``. rows_at_once: so many rows are run
+    at a time, beside whoever started them, and are best started so; 0 for a lane that does nothing beside.
+    """
 
     name: str
+    rows_at_once: int = 0
 
     def run(self, inputs: Tensor) -> Tensor:
         """Run the network on ``inputs``, on the current stream if they are on a GPU.

@@ -39,6 +39,8 @@ class OpenVinoLane(Lane):
     does not load.
     """
 
+    rows_at_once = WINDOWS_AT_ONCE
+
     def __init__(
         self,
         onnx: Path,

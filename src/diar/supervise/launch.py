@@ -14,10 +14,11 @@ from diar.supervise.repository import Model
 ADMIN_HEADER = "admin-key"
 API_HEADER = "diar-api-key"
 _RESTRICTED = "model-repository,shared-memory,trace,logging"  # for the holder of the admin key only
-# From this size on, glibc gives memory back as soon as it is freed. Without it, and with Triton's usual pool
-# of 8 requests, tritonserver went from 20 to 130 MB over 20 recordings of 5 minutes, and one of an hour took
-# 300 MB for ever; with both it stays at about 50 MB.
-_MMAP_THRESHOLD = str(1 << 20)
+# From the first size on, and beyond the second in all, glibc gives memory back as soon as it is freed.
+# Without them, and with Triton's usual pool of 8 requests, tritonserver went from 20 to 130 MB over 20
+# recordings of 5 minutes, and one of an hour took 300 MB for ever; so it stays at about 50 MB. With 1 MiB a
+# block of diar_nn had 26 000 page faults, 4 % of its time (docs/decisions/2026-11-30-speed.md).
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = str(4 << 20), str(16 << 20)
 _ARENAS = "2"  # of glibc, for threads to share: with one each diar_nn takes 20 MB more, to no use
 # Options of diarize_file as headers; never the key, which is a header of that kind as well
 _OPTION_HEADERS = "(?i)diar-(num-speakers|min-speakers|max-speakers|file-id|timings)"
@@ -121,7 +122,7 @@ def server_environment(files: ServerFiles, base: Mapping[str, str]) -> dict[str,
         **base,
         "MALLOC_ARENA_MAX": _ARENAS,
         "MALLOC_MMAP_THRESHOLD_": _MMAP_THRESHOLD,
-        "MALLOC_TRIM_THRESHOLD_": _MMAP_THRESHOLD,
+        "MALLOC_TRIM_THRESHOLD_": _TRIM_THRESHOLD,
         "PATH": _joined([str(Path(sys.executable).parent)], base.get("PATH")),
         "LD_LIBRARY_PATH": _joined([str(folder) for folder in files.libraries], base.get("LD_LIBRARY_PATH")),
     }
