@@ -18,7 +18,7 @@ from diar.audio import check_samples
 from diar.clustering import LocalSpeakers, cluster
 from diar.errors import InternalError
 from diar.options import Options
-from diar.powerset import decode_classes, expand_classes
+from diar.powerset import decode_classes, expand_classes, local_log_odds
 from diar.profile import Profile
 from diar.result import Diarization
 from diar.spans import Block, Samples, plan_blocks, take_span
@@ -50,12 +50,14 @@ RunBlock = Callable[[npt.NDArray[np.float32]], Awaitable[BlockResult]]
 class Recording:
     """Collects the block results of one recording, in any order, and turns them into speaker turns.
 
-    Keeps one byte per frame and the rows of active local speakers, never a block result itself.
+    Keeps one byte per frame and the rows of active local speakers with one byte per frame each, never a block
+    result itself.
     """
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._classes: dict[int, npt.NDArray[np.uint8]] = {}
+        self._log_odds: dict[int, npt.NDArray[np.uint8]] = {}
         self._rows: dict[int, LocalSpeakers] = {}
         self._lanes: set[tuple[str, str]] = set()
 
@@ -65,13 +67,15 @@ class Recording:
         classes = decode_classes(result.logits)
         activity = expand_classes(classes, self._profile.geometry)
         self._classes[block.index] = classes
-        self._rows[block.index] = LocalSpeakers.of_block(
+        self._rows[block.index] = rows = LocalSpeakers.of_block(
             block.first_window,
             activity,
             result.embeddings,
             result.pure_embeddings,
             result.speech,
         )
+        log_odds = local_log_odds(result.logits, self._profile.geometry)
+        self._log_odds[block.index] = log_odds[rows.window - block.first_window, :, rows.slot]
         self._lanes.add(result.lanes)
 
     def finish(self, num_samples: int, options: Options, stage: Stage = nullcontext) -> Diarization:
@@ -83,10 +87,11 @@ class Recording:
             raise InternalError("E_INTERNAL_BLOCKS", f"blocks {order} do not cover {num_samples} samples")
         classes = np.concatenate([self._classes[index] for index in order])
         rows = LocalSpeakers.concatenate([self._rows[index] for index in order])
+        log_odds = np.concatenate([self._log_odds[index] for index in order])
         with stage("clustering"):
             clustering = cluster(rows, classes, self._profile, options.bounds)
         with stage("stitching"):
-            stitched = stitch(classes, rows, clustering, num_samples, geometry)
+            stitched = stitch(classes, rows, log_odds, clustering, num_samples, geometry)
         return Diarization(
             num_samples=num_samples,
             profile=self._profile.name,

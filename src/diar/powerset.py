@@ -14,6 +14,9 @@ import numpy.typing as npt
 
 from diar.spans import Geometry
 
+MOST_LOG_ODDS = 7.0  # 999 to 1: surer than that a network seldom is, and never with reason
+LOG_ODDS_STEPS = 16  # in one: 225 values, which a byte holds
+
 
 @lru_cache
 def powerset_classes(local_speakers: int, max_overlap: int) -> tuple[tuple[int, ...], ...]:
@@ -50,3 +53,19 @@ def expand_classes(classes: npt.NDArray[np.uint8], geometry: Geometry) -> npt.ND
     """
     expanded: npt.NDArray[np.bool_] = class_members(geometry)[classes]
     return expanded
+
+
+def local_log_odds(logits: npt.NDArray[np.float32], geometry: Geometry) -> npt.NDArray[np.uint8]:
+    """How sure the segmentation is of each local speaker in every frame, as a byte.
+
+    logits: (window, frame, klass) float32, log-probabilities up to a constant. Returns (window, frame,
+    local_speaker) uint8: natural log-odds that it is active, from -MOST_LOG_ODDS (0) to MOST_LOG_ODDS.
+    """
+    likelihood = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    odds = np.empty((*logits.shape[:2], geometry.local_speakers), np.uint8)
+    for speaker, active in enumerate(class_members(geometry).T):
+        with np.errstate(divide="ignore"):  # a class may be impossible
+            log_odds = np.log(likelihood[..., active].sum(-1)) - np.log(likelihood[..., ~active].sum(-1))
+        shifted = np.clip(log_odds, -MOST_LOG_ODDS, MOST_LOG_ODDS) + MOST_LOG_ODDS
+        odds[..., speaker] = np.rint(shifted * LOG_ODDS_STEPS)
+    return odds

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from diar.clustering import Clustering, LocalSpeakers
-from diar.powerset import class_members
+from diar.powerset import LOG_ODDS_STEPS, MOST_LOG_ODDS, class_members
 from diar.result import Speaker
 from diar.spans import Geometry
 from diar.turns import Turn, speaker_label
@@ -37,11 +38,13 @@ class Stitched:
 class _Votes:
     """Sums over the windows that hold a frame.
 
-    votes: (frame, cluster) uint16 windows in which the cluster is active. margin: (frame, cluster) float32,
-    their margins added up. active: (frame,) distinct clusters, added up. windows: (frame,) how many windows.
+    votes: (frame, cluster) uint16 windows in which the cluster is active. log_odds: (frame, cluster) uint32,
+    how sure the windows are of it, in steps (``local_log_odds``). margin: (frame, cluster) float32, margins
+    of the votes added up. active: (frame,) distinct clusters, added up. windows: (frame,) how many windows.
     """
 
     votes: npt.NDArray[np.uint16]
+    log_odds: npt.NDArray[np.uint32]
     margin: npt.NDArray[np.float32]
     active: npt.NDArray[np.uint32]
     windows: npt.NDArray[np.uint32]
@@ -50,15 +53,18 @@ class _Votes:
 def stitch(
     classes: npt.NDArray[np.uint8],
     rows: LocalSpeakers,
+    log_odds: npt.NDArray[np.uint8],
     clustering: Clustering,
     num_samples: int,
     geometry: Geometry,
 ) -> Stitched:
     """Turns of the whole recording, clamped to it.
 
-    classes: (window, frame) uint8 powerset classes. rows and clustering: the same rows in the same order.
+    classes: (window, frame) uint8 powerset classes. log_odds: (row, frame) uint8, see
+    ``local_log_odds``; only confidences hang on them. rows, log_odds, clustering: the same rows in the same
+    order.
     """
-    votes = _add_up(classes, rows, clustering, geometry)
+    votes = _add_up(classes, rows, log_odds, clustering, geometry)
     edges = _frame_edges(len(votes.windows), num_samples, geometry)
     active = _most_active(votes) & (np.diff(edges) >= LEAST_SAMPLES)[:, None]
     exclusive = _exclusive(active, votes.votes)
@@ -77,12 +83,17 @@ def stitch(
 
 
 def _add_up(
-    classes: npt.NDArray[np.uint8], rows: LocalSpeakers, clustering: Clustering, geometry: Geometry
+    classes: npt.NDArray[np.uint8],
+    rows: LocalSpeakers,
+    log_odds: npt.NDArray[np.uint8],
+    clustering: Clustering,
+    geometry: Geometry,
 ) -> _Votes:
     num_frames = geometry.first_frame(len(classes) - 1) + geometry.frames
     shape = (num_frames, len(clustering.centroids))
     votes = _Votes(
         np.zeros(shape, np.uint16),
+        np.zeros(shape, np.uint32),
         np.zeros(shape, np.float32),
         np.zeros(num_frames, np.uint32),
         np.zeros(num_frames, np.uint32),
@@ -94,14 +105,18 @@ def _add_up(
         frames = slice(start, start + geometry.frames)
         votes.windows[frames] += 1
         counted: dict[int, npt.NDArray[np.bool_]] = {}
+        surest: dict[int, npt.NDArray[np.uint8]] = {}
         for row in range(bounds[window], bounds[window + 1]):
             cluster = int(clustering.assignment[row])
+            surest[cluster] = np.maximum(surest.get(cluster, 0), log_odds[row])
             before = counted.setdefault(cluster, np.zeros(geometry.frames, bool))
             activity = members[window_classes, rows.slot[row]] & ~before  # united: a frame counts once
             before |= activity
             votes.margin[frames, cluster] += activity * np.float32(clustering.margin[row])
             votes.votes[frames, cluster] += activity
             votes.active[frames] += activity
+        for cluster, sure in surest.items():
+            votes.log_odds[frames, cluster] += sure
     return votes
 
 
@@ -158,11 +173,19 @@ def _turns(
 
 
 def _confidence(votes: _Votes, frames: slice, cluster: int) -> float:
-    """How sure a turn is: the share of windows that hear the speaker, times their mean margin as 0 to 1."""
+    """How sure a turn is: that of its frames on average, times the mean margin as 0 to 1.
+
+    A frame's is the mean of the windows' log-odds as a probability; a window in which the speaker is nowhere
+    adds the least.
+    """
+    sure = votes.log_odds[frames, cluster] / (LOG_ODDS_STEPS * votes.windows[frames]) - MOST_LOG_ODDS
     agreeing = votes.votes[frames, cluster].sum(dtype=np.float64)
-    share = agreeing / votes.windows[frames].sum(dtype=np.float64)
     margin = votes.margin[frames, cluster].sum(dtype=np.float64) / agreeing
-    return float(share / (1 + np.exp(-margin / MARGIN_SCALE)))
+    return float(_logistic(sure).mean() * _logistic(margin / MARGIN_SCALE))
+
+
+def _logistic(log_odds: Any) -> Any:
+    return 1 / (1 + np.exp(-log_odds))
 
 
 def runs(active: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:

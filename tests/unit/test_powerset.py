@@ -5,7 +5,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from diar.powerset import class_members, decode_classes, expand_classes, powerset_classes
+from diar.powerset import (
+    LOG_ODDS_STEPS,
+    MOST_LOG_ODDS,
+    class_members,
+    decode_classes,
+    expand_classes,
+    local_log_odds,
+    powerset_classes,
+)
 from diar.spans import Geometry
 
 
@@ -47,3 +55,21 @@ def test_a_tie_goes_to_fewer_speakers():
 
 def test_no_window_decodes_to_no_window():
     assert expand_classes(decode_classes(np.zeros((0, 3, 7), np.float32)), geometry(3, 2)).shape == (0, 3, 3)
+
+
+def test_log_odds_of_a_local_speaker_are_those_of_all_classes_that_hold_it():
+    probability = np.array([0.4, 0.1, 0.05, 0.05, 0.2, 0.15, 0.05])
+    logits = (np.log(probability) + 3.0).astype(np.float32)[None, None]  # up to a constant
+    held = np.array([0.1 + 0.2 + 0.15, 0.05 + 0.2 + 0.05, 0.05 + 0.15 + 0.05])
+    steps = local_log_odds(logits, geometry(3, 2))
+    assert (steps.dtype, steps.shape) == (np.uint8, (1, 1, 3))
+    found = steps[0, 0] / LOG_ODDS_STEPS - MOST_LOG_ODDS
+    np.testing.assert_allclose(found, np.log(held / (1 - held)), atol=0.5 / LOG_ODDS_STEPS)
+
+
+def test_log_odds_of_what_is_sure_are_cut_off():
+    logits = np.full((1, 2, 7), -np.inf, np.float32)
+    logits[0, 0, 4] = logits[0, 1, 0] = 50.0
+    most = 2 * MOST_LOG_ODDS * LOG_ODDS_STEPS
+    assert most <= 255
+    np.testing.assert_array_equal(local_log_odds(logits, geometry(3, 2)), [[[most, most, 0], [0, 0, 0]]])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diar.clustering import Clustering, LocalSpeakers
-from diar.powerset import expand_classes, powerset_classes
+from diar.powerset import LOG_ODDS_STEPS, MOST_LOG_ODDS, expand_classes, powerset_classes
 from diar.spans import Geometry
 from diar.stitch import MARGIN_SCALE, stitch
 from diar.turns import seconds
@@ -23,14 +23,26 @@ def rows_of(classes, geometry):
     return LocalSpeakers.of_block(0, activity, vectors, vectors, np.ones(shape, np.float32))
 
 
-def stitched(classes, clusters, num_samples, *, num_clusters=None, margin=None, geometry=GEOMETRY):
-    """clusters: (window, local_speaker) the cluster of each."""
+def steps(log_odds):
+    """Log-odds as the byte that stands for them."""
+    return np.rint((np.asarray(log_odds) + MOST_LOG_ODDS) * LOG_ODDS_STEPS).astype(np.uint8)
+
+
+def logistic(log_odds):
+    return 1 / (1 + np.exp(-np.asarray(log_odds, float)))
+
+
+def stitched(
+    classes, clusters, num_samples, *, num_clusters=None, margin=None, sure=MOST_LOG_ODDS, geometry=GEOMETRY
+):
+    """clusters: (window, local_speaker) the cluster of each. sure: log-odds, of (row, frame) or of all."""
     rows = rows_of(classes, geometry)
+    log_odds = np.broadcast_to(steps(sure), (len(rows.window), geometry.frames))
     assignment = np.asarray(clusters)[rows.window, rows.slot]
     count = assignment.max(initial=-1) + 1 if num_clusters is None else num_clusters
     margin = np.zeros(len(rows.window)) if margin is None else margin
     clustering = Clustering(np.eye(count, 4), assignment, margin)
-    return stitch(classes, rows, clustering, num_samples, geometry)
+    return stitch(classes, rows, log_odds, clustering, num_samples, geometry)
 
 
 def windows(*lines):
@@ -226,21 +238,40 @@ def test_labels_follow_the_first_appearance_and_order_names_the_clusters():
 def test_confidence_is_the_mean_margin_through_a_logistic_function():
     classes = windows("0 0 0 0 0 - - 1 1")
     result = stitched(classes, [[0, 1, 2]], 1_000, margin=np.array([MARGIN_SCALE, -0.5]))
-    assert [round(turn.confidence, 3) for turn in result.turns] == [0.731, 0.007]
-    assert [round(speaker.confidence, 3) for speaker in result.speakers] == [0.731, 0.007]
+    assert [round(turn.confidence, 2) for turn in result.turns] == [0.73, 0.01]
+    assert [round(speaker.confidence, 2) for speaker in result.speakers] == [0.73, 0.01]
+
+
+def test_confidence_is_the_certainty_of_the_frames_on_average():
+    sure = np.zeros((1, 9))
+    sure[0, 2:5] = 4, 1, -0.5
+    result = stitched(windows("- - 0 0 0 - - - -"), [[0, 1, 2]], 1_000, margin=np.full(1, 50.0), sure=sure)
+    assert result.turns[0].confidence == pytest.approx(logistic([4, 1, -0.5]).mean(), rel=1e-6)
 
 
 def test_confidence_falls_with_the_windows_that_do_not_hear_the_speaker():
     heard, missed = "0 0 0 0 0 0 0 0 0", "- - - - - - - - -"
-    result = stitched(windows(heard, heard, missed), [[0, 1, 2]] * 3, 1_400, margin=np.full(2, MARGIN_SCALE))
-    share = 16 / 21  # frames 0 and 1: 1 of 1 window; 2 and 3: 2 of 2; 4 to 8: 2 of 3; the rest is no turn
+    result = stitched(windows(heard, heard, missed), [[0, 1, 2]] * 3, 1_400, margin=np.full(2, 50.0), sure=5)
+    # all windows of frames 0 to 3 hear the speaker, one of 4 to 8 does not; the rest is no turn
+    expected = (4 * logistic(5) + 5 * logistic((5 + 5 - MOST_LOG_ODDS) / 3)) / 9
     assert spans(result.turns) == [(0, 999, "SPEAKER_00")]
-    assert result.turns[0].confidence == pytest.approx(share / (1 + np.exp(-1)))
+    assert result.turns[0].confidence == pytest.approx(expected, rel=1e-6)
 
 
-def test_confidence_of_united_local_speakers_is_no_higher_than_that_of_each():
-    result = stitched(windows("01 01 01 01 01 01 01 01 01"), [[0, 0, 1]], 1_000, margin=np.full(2, 0.1))
-    assert round(result.turns[0].confidence, 3) == 0.731
+def test_confidence_of_united_local_speakers_is_that_of_the_surer_one_and_counts_once():
+    classes = windows("01 01 01 01 01 01 01 01 01")
+    sure = np.stack([np.full(9, 3.0), np.full(9, 1.0)])
+    united = stitched(classes, [[0, 0, 1]], 1_000, margin=np.full(2, MARGIN_SCALE), sure=sure)
+    assert united.turns[0].confidence == pytest.approx(logistic(3) * logistic(1), rel=1e-6)
+
+
+def test_only_confidences_hang_on_the_certainty():
+    rng = np.random.default_rng(5)
+    classes, clusters = rng.integers(0, 7, (12, 9)).astype(np.uint8), rng.integers(0, 4, (12, 3))
+    sure, unsure = (stitched(classes, clusters, 3_200, num_clusters=4, sure=odds) for odds in (6, -6))
+    assert spans(sure.turns) == spans(unsure.turns)
+    assert spans(sure.exclusive_turns) == spans(unsure.exclusive_turns)
+    assert all(a.confidence > b.confidence for a, b in zip(sure.turns, unsure.turns, strict=True))
 
 
 def test_no_speech_is_no_turn():
