@@ -278,13 +278,15 @@ def test_a_recording_is_repeated_to_a_length(tmp_path):
     assert (options.more, options.modes) == (["--cpu"], ["server", "blocks"])
 
 
-def test_the_two_tier_profile_is_the_default_one_but_for_its_variant():
+def test_the_two_tier_profile_is_the_default_one_but_for_its_variant_and_what_hangs_on_it():
     two_tier, default = load_profile("pyannote_campplus_two_tier"), load_profile("pyannote_campplus")
     as_default = json.loads(
         json.dumps(_builtins(two_tier)).replace("pyannote_campplus_two_tier", "pyannote_campplus")
     )
     as_default["embedding"]["variant"] = "span"
     as_default["bf16_accepted"] = default.bf16_accepted
+    # spans hold what others say around a voice: docs/decisions/2026-11-30-splitting.md
+    as_default["clustering"] |= {"vmax": 15.0, "precut_cosine": 0.75}
     assert as_default == _builtins(default)
 
 

@@ -62,7 +62,7 @@ def test_a_file_loads_as_the_name_does(load, profile):
         ),
         pytest.param('sha256 = "640c', 'sha256 = "', ["{64}", "$.segmentation.weights"], id="short-sha256"),
         pytest.param(
-            "precut_cosine = 0.65", "precut_cosine = 1.0", ["1.0", "precut_cosine"], id="precut-of-one"
+            "precut_cosine = 0.75", "precut_cosine = 1.0", ["1.0", "precut_cosine"], id="precut-of-one"
         ),
         pytest.param("kappa = 1.4", "kappa = nan", ["kappa"], id="not-a-number"),
         pytest.param("delta = 0.1", "delta = inf", ["delta"], id="without-end"),
