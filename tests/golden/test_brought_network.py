@@ -26,7 +26,7 @@ LENGTH = 47 * S
 FOUR_AT_ONCE = {
     "max_overlap = 2": "max_overlap = 4",
     "classes = 11": "classes = 16",
-    'variant = "span"': 'variant = "two_tier"',  # nobody in the crowd is alone: without pure passes one is lost
+    'variant = "span"': 'variant = "two_tier"',  # nobody in the crowd is alone; without, one is lost
 }
 
 
