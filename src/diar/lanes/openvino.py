@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -65,13 +66,12 @@ class OpenVinoLane(Lane):
         _use_bindings_once(core)
         try:
             model = core.read_model(str(onnx))
-            if precision == "bf16":
-                parts = _split_at_full_precision(model)
-                hints = ["fp32", "bf16"] if len(parts) == 2 else ["bf16"]
-            else:
-                parts = [model] if reach is None else _split_behind_images(model)
-                hints = ["fp32"] * len(parts)
+            if precision == "fp32" and reach is not None:
+                parts = _split_behind_images(model)
                 self._reach = reach if len(parts) == 2 else None
+            else:
+                parts = [model] if precision == "fp32" else _split_at_full_precision(model)
+            hints = ["fp32", precision] if len(parts) == 2 else [precision]
             self._compiled = [
                 # the default of the precision depends on the processor
                 core.compile_model(part, "CPU", {**options, "INFERENCE_PRECISION_HINT": _HINTS[hint]})
@@ -106,17 +106,26 @@ class OpenVinoLane(Lane):
         if not hasattr(self._of_thread, "requests"):
             self._of_thread.requests = [part.create_infer_request() for part in self._compiled]
         values = np.ascontiguousarray(rows.numpy())
-        front, *others = self._of_thread.requests
-        if self._reach is None:
-            values = front.infer([values], share_inputs=True)[0]
-        else:
-            values = _infer_in_pieces(front, values, self._reach)
-        for request in others:
-            values = request.infer([values], share_inputs=True)[0]
-        return torch.from_numpy(values.copy())
+        *fronts, last = self._of_thread.requests
+        for front in fronts:
+            in_pieces = _infer_by_row if self._reach is None else partial(_infer_by_frames, reach=self._reach)
+            values = in_pieces(front, values)
+        return torch.from_numpy(last.infer([values], share_inputs=True)[0].copy())
 
 
-def _infer_in_pieces(request: openvino.InferRequest, values: Floats, reach: int) -> Floats:
+def _infer_by_row(request: openvino.InferRequest, values: Floats) -> Floats:
+    """Run a network one row at a time; returns its outputs, a copy."""
+    found = None
+    for number, row in enumerate(values):
+        outputs = request.infer([row[None]], share_inputs=True)[0]
+        if found is None:
+            found = np.empty((len(values), *outputs.shape[1:]), np.float32)
+        found[number] = outputs[0]
+    assert found is not None
+    return found
+
+
+def _infer_by_frames(request: openvino.InferRequest, values: Floats, reach: int) -> Floats:
     """Run a network of convolutions along the frames, FRAMES_AT_ONCE of them at a time.
 
     values: (row, frames, bins). reach: frames to either side that an output depends on. Returns (row,
