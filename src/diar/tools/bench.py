@@ -3,7 +3,7 @@
 Ours in a process and behind a server, with each profile and lane; senko and sherpa-onnx,
 which are installed in environments of their own below engines/build/peers. Prints medians, spread and ratios
 of wall and CPU seconds, seconds by stage, the DER, and the most memory of all processes together, which is
-looked at in a run of its own. Loading is in no time, and each gets the same number of cores.
+that of runs of its own. Loading is in no time, and each gets the same number of cores.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from diar.tools.bench_setting import (
 )
 from diar.tools.der import Errors, pool, score
 from diar.tools.peers import REQUIREMENTS, command, make_environment
-from diar.tools.process_cost import watching_memory, whole_mb
+from diar.tools.process_cost import forget_peaks, peak_mb
 from diar.tools.workers import Contestant, Run, working
 
 RUNS = 5
-LOOK_EVERY_S = 0.1  # at the memory, in runs that are not timed
+RUNS_ALONE = 2  # both instances of diarize have a recording then
 Way = Callable[[], AbstractContextManager[Contestant]]  # opens a contestant
 PEERS_PROFILE = "pyannote_campplus"  # whose networks a peer gets that brings none
 
@@ -86,12 +86,14 @@ def der_of(contestant: Contestant, recordings: Sequence[Material]) -> Errors:
 
 
 def measure_alone(name: str, way: Way, recording: Material, labelled: Sequence[Material]) -> dict[str, Any]:
-    """The most memory, in a run that is not timed, and the DER of a folder."""
+    """The most memory over RUNS_ALONE runs in a row, which are not timed, and the DER of a folder."""
     with way() as contestant:
-        with watching_memory(contestant.processes, whole_mb, LOOK_EVERY_S) as peak:
+        forget_peaks(contestant.processes())
+        for _ in range(RUNS_ALONE):
             contestant.run(recording.audio)
-        _say(f"{name} alone: {peak.mb:.0f} MB")
-        found = {"load_s": round(contestant.load_s, 2), "peak_mb": round(peak.mb, 1)}
+        peak = peak_mb(contestant.processes())
+        _say(f"{name} alone: {peak:.0f} MB")
+        found = {"load_s": round(contestant.load_s, 2), "peak_mb": round(peak, 1)}
         if labelled and "grpc" not in name:  # which are the same bytes as in process
             found["folder_der"] = der_of(contestant, labelled).der
     return found

@@ -108,7 +108,8 @@ def describe(document: Mapping[str, Any]) -> str:
     text = (
         f"{audio['name']}, {audio['seconds'] / 60:.1f} min; medians of at least {least}"
         f" runs that took turns, {document['threads']} threads each, model load excluded;"
-        f" memory in a run of its own, every page counted once and in full; DER at collar 0, overlap scored."
+        f" memory over two runs of its own, each process at its peak, files once;"
+        f" DER at collar 0, overlap scored."
         f" {document['machine']}; {document['versions']}; commit {document['commit']}, {document['date']}."
     )
     left_out = "".join(f" Left out: {name}, {reason}." for name, reason in document["left_out"].items())

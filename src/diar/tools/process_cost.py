@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
 MB = 1e6
+
+_STATUS = re.compile(r"^(VmHWM|RssFile|RssShmem):\s+(\d+) kB", re.MULTILINE)
 
 Processes = Callable[[], Sequence[psutil.Process]]
 
@@ -23,7 +27,7 @@ class Cpu:
 
 @dataclass
 class Peak:
-    """The most memory so far."""
+    """The most PSS so far."""
 
     mb: float = 0.0
 
@@ -60,23 +64,30 @@ def pss_mb(processes: Sequence[psutil.Process]) -> float:
     return total / MB
 
 
-def whole_mb(processes: Sequence[psutil.Process]) -> float:
-    """What their PSS is on a machine where nobody else has their libraries in memory.
+def forget_peaks(processes: Sequence[psutil.Process]) -> None:
+    """Let ``peak_mb`` begin anew from what each process holds now (Linux keeps the peak of each, exactly)."""
+    for process in processes:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            Path(f"/proc/{process.pid}/clear_refs").write_text("5", encoding="ascii")
 
-    PSS gives a library's pages in part to whoever else uses them, the measuring process included. Here those
-    of each file count once and in full: as many as the process has that holds most of them.
+
+def peak_mb(processes: Sequence[psutil.Process]) -> float:
+    """The most memory that they held, or a little more: each process's own at its peak, and files once.
+
+    PSS gives a library's pages in part to whoever else has them in memory, the measuring process included;
+    here they count in full, once for all processes. Peaks of several processes need not be at the same time.
     """
     own, files = 0, dict[str, int]()
     for process in processes:
         try:
             maps = process.memory_maps()
-        except psutil.NoSuchProcess:
+            status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+        except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
             continue
+        kib = {key: int(number) for key, number in _STATUS.findall(status)}
+        own += 1024 * (kib["VmHWM"] - kib["RssFile"] - kib["RssShmem"])
         for part in maps:
-            if part.path.startswith("["):
-                own += part.pss
-            else:
-                own += part.anonymous  # pages of the file that were written to
+            if not part.path.startswith("["):
                 files[part.path] = max(files.get(part.path, 0), part.rss - part.anonymous)
     return (own + sum(files.values())) / MB
 
@@ -93,10 +104,8 @@ def counting_cpu(processes: Processes) -> Iterator[Cpu]:
 
 
 @contextmanager
-def watching_memory(
-    processes: Processes, look: Callable[[Sequence[psutil.Process]], float], every_s: float
-) -> Iterator[Peak]:
-    """Take the most that ``look(processes())`` gives inside, looking ``every_s`` seconds after each look.
+def watching_pss(processes: Processes, every_s: float) -> Iterator[Peak]:
+    """Take the most PSS of ``processes()`` inside, looking ``every_s`` seconds after each look.
 
     Every look takes time for a server: the kernel walks the pages of its processes.
     """
@@ -104,7 +113,7 @@ def watching_memory(
 
     def watch() -> None:
         while not over.is_set():
-            peak.mb = max(peak.mb, look(processes()))
+            peak.mb = max(peak.mb, pss_mb(processes()))
             over.wait(every_s)
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -114,4 +123,4 @@ def watching_memory(
     finally:
         over.set()
         watcher.join()
-        peak.mb = max(peak.mb, look(processes()))
+        peak.mb = max(peak.mb, pss_mb(processes()))

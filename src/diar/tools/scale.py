@@ -27,7 +27,7 @@ from diar.tools.bench_setting import QUIET, clean_up_when_told_to_stop, machine,
 from diar.tools.chaos import split_arguments
 from diar.tools.conversation import Scenario
 from diar.tools.live_server import running_server
-from diar.tools.process_cost import counting_cpu, pss_mb, watching_memory
+from diar.tools.process_cost import counting_cpu, pss_mb, watching_pss
 from diar.tools.scale_figures import MODES, growth, markdown, plot, row
 from diar.tools.simulate import simulate, write_conversation
 from diar.tools.workers import working
@@ -68,7 +68,7 @@ def measure_mode(options: argparse.Namespace, mode: str, folder: Path) -> Iterat
             if mode == "server" and length_s > MOST_IN_ONE_REQUEST_S:
                 continue
             audio = write_recording(options, length_s, folder)
-            watching = watching_memory(server.processes, pss_mb, _EVERY_S)
+            watching = watching_pss(server.processes, _EVERY_S)
             with counting_cpu(server.processes) as cpu, watching as peak:
                 answer = client.ask({"audio": str(audio), "mode": mode})
             yield row(mode, length_s, answer, cpu.seconds, peak.mb, base)
