@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import psutil
+import pytest
 
 from diar.tools.process_cost import (
     counting_cpu,
@@ -50,20 +51,48 @@ def test_memory_that_others_have_too_counts_in_full_and_once(tmp_path):
             process.communicate("\n")
 
 
-def test_a_peak_is_seen_though_it_is_given_back_and_forgotten():
-    own = [psutil.Process()]
+# holds 80 MB for as long as it takes to answer a line, or until the next one
+BALLOON = """
+import numpy as np
+print(flush=True)
+for line in iter(input, "end"):
+    held = np.ones(10_000_000)
+    print(flush=True)
+    if line == "hold":
+        input()
+    del held
+    print(flush=True)
+"""
+
+
+@pytest.fixture
+def balloon():
+    with subprocess.Popen([sys.executable, "-c", BALLOON], bufsize=1, **PIPES) as process:
+        process.stdout.readline()
+        yield process, [psutil.Process(process.pid)]
+        process.communicate("end\n", timeout=60)
+
+
+def test_a_peak_is_seen_though_it_is_given_back_and_forgotten(balloon):
+    process, own = balloon
     forget_peaks(own)
     before = peak_mb(own)
-    np.ones(10_000_000).sum()
-    assert before + 70 < peak_mb(own) < before + 120
+    process.stdin.write("blow\n")
+    process.stdout.readline(), process.stdout.readline()
+    assert before + 70 < peak_mb(own) < before + 100
     forget_peaks(own)
-    assert peak_mb(own) < before + 40
+    assert peak_mb(own) < before + 20
 
 
-def test_the_pss_is_watched():
-    with watching_pss(lambda: [psutil.Process()], 0.01) as peak:
-        held = np.ones(10_000_000)
+def test_the_pss_is_watched(balloon):
+    process, own = balloon
+    before = pss_mb(own)
+    with watching_pss(lambda: own, 0.01) as peak:
+        process.stdin.write("hold\n")
+        process.stdout.readline()
         deadline = time.monotonic() + 60
-        while peak.mb < 80 and time.monotonic() < deadline:
-            held.sum()
-    assert 80 < peak.mb < 2000
+        while peak.mb < before + 70 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.stdin.write("\n")
+        process.stdout.readline()
+    assert before + 70 < peak.mb < before + 100
